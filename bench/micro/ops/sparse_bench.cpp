@@ -14,29 +14,15 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <random>
 #include <string>
-#include <vector>
 
 #include "layer_times.h"
+#include "pruned.h"
 
 namespace {
 
 using namespace brim;
 using namespace brim::bench;
-
-Tensor pruned(const Tensor& weight, int64_t vector, double sparsity) {
-  std::mt19937 random(1);
-  const int64_t outputs = weight.size(0), columns = weight.numel() / outputs;
-  std::vector<float> w = weight.to_vector<float>();
-  for (int64_t first = 0; first < outputs; first += vector)
-    for (int64_t k = 0; k < columns; ++k) {
-      if (std::uniform_real_distribution<double>()(random) >= sparsity) continue;
-      for (int64_t o = first; o < std::min(first + vector, outputs); ++o)
-        w[static_cast<size_t>(o * columns + k)] = 0;
-    }
-  return Tensor::from<float>(w, weight.shape());
-}
 
 struct Case {
   Shape x, weight;

@@ -28,7 +28,8 @@ class PhasePlanes {
     phases_h_ = std::min(g_.stride.h, h);
     phases_w_ = std::min(g_.stride.w, w);
     height_ = up(h, g_.stride.h) / g_.stride.h;
-    width_ = up(w, g_.stride.w) / g_.stride.w;
+    // What is behind a row is the padding before the next one.
+    width_ = std::max(up(g_.w + g_.padding.w, g_.stride.w) / g_.stride.w, g_.ow);
     // Small images share blocks of positions where that leaves fewer of them unused.
     const int64_t area = height_ * width_, of_one = (g_.oh - 1) * width_ + g_.ow;
     const int64_t of_all = (g_.n - 1) * area + of_one;
@@ -39,6 +40,7 @@ class PhasePlanes {
     if (plane_ % 256 == 0) plane_ += 64;  // else planes fall into the same lines of a cache
     image_ = are_joined ? area : phases_h_ * phases_w_ * g_.c * plane_;
     size_ = are_joined ? phases_h_ * phases_w_ * g_.c * plane_ : g_.n * image_;
+    size_ += up(g_.padding.w, kStep) + kMaxRead;
     is_covered_ = g_.padding == 0 && height_ * phases_h_ == g_.h && width_ * phases_w_ == g_.w;
   }
 
@@ -46,10 +48,11 @@ class PhasePlanes {
   int64_t runs() const { return runs_; }
   int64_t length() const { return length_; }  ///< positions of a run
   int64_t run(int64_t r) const { return r * image_; }
+  int64_t plane() const { return plane_; }  ///< from a channel to the next
   /// Of an input from a run's beginning: tap of kh x kw, and channel.
   int64_t offset(int64_t tap, int64_t channel) const {
     const int64_t y = tap / g_.kw * g_.dilation.h, x = tap % g_.kw * g_.dilation.w;
-    return plane(y % g_.stride.h, x % g_.stride.w, channel) + y / g_.stride.h * width_ +
+    return plane_of(y % g_.stride.h, x % g_.stride.w, channel) + y / g_.stride.h * width_ +
            x / g_.stride.w;
   }
   /// The position of an output's pixel of all images, from the planes' beginning.
@@ -93,10 +96,11 @@ class PhasePlanes {
   }
 
  private:
-  static constexpr int64_t kStep = 16;
+  static constexpr int64_t kStep = 8;      // positions of a vector
+  static constexpr int64_t kMaxRead = 64;  // bytes that may be read beyond a run
   static int64_t up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
-  int64_t plane(int64_t phase_y, int64_t phase_x, int64_t channel) const {
+  int64_t plane_of(int64_t phase_y, int64_t phase_x, int64_t channel) const {
     return ((phase_y * phases_w_ + phase_x) * g_.c + channel) * plane_;
   }
   /// Calls f(first column, count, where they go) for each phase of a row of input `y`; where: in
@@ -108,7 +112,7 @@ class PhasePlanes {
       const int64_t first = ((phase - g_.padding.w) % g_.stride.w + g_.stride.w) % g_.stride.w;
       if (first >= g_.w) continue;
       f(first, (g_.w - first + g_.stride.w - 1) / g_.stride.w,
-        plane(row % g_.stride.h, phase, 0) + row / g_.stride.h * width_ +
+        plane_of(row % g_.stride.h, phase, 0) + row / g_.stride.h * width_ +
             (first + g_.padding.w) / g_.stride.w);
     }
   }
@@ -125,6 +129,8 @@ class PhasePlanes {
         uint8_t* const out = to + n * image_ + where + c * plane_;
         if (g_.stride.w == 1)
           std::copy_n(row + first, count, out);
+        else if (g_.stride.w == 2)
+          for (int64_t i = 0; i < count; ++i) out[i] = row[first + 2 * i];
         else
           for (int64_t i = 0; i < count; ++i) out[i] = row[first + i * g_.stride.w];
       });

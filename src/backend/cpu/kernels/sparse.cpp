@@ -1,5 +1,6 @@
 // Layers whose weights have kept columns only (see brim/ops/sparse.h).
 #include <algorithm>
+#include <vector>
 
 #include "backend/cpu/conv/implicit_gemm.h"
 #include "backend/cpu/runtime/elements.h"
@@ -79,9 +80,12 @@ void sparse_conv2d(const Context& context, const Tensor& x, const Tensor& values
   const Workspace table =
       context.workspace(static_cast<size_t>(std::max<int64_t>(weight.kept, 1)) * sizeof(int32_t));
   int32_t* const offsets = table.as<int32_t>();
-  for (int64_t j = 0; j < weight.kept; ++j)
-    offsets[j] =
-        static_cast<int32_t>(padded.offset(weight.columns[j] % area, weight.columns[j] / area));
+  std::vector<int32_t> taps;
+  for (int64_t k = 0; k < area; ++k) taps.push_back(static_cast<int32_t>(padded.offset(k, 0)));
+  for (int64_t j = 0; j < weight.kept; ++j) {
+    const auto column = static_cast<uint32_t>(weight.columns[j]), all = static_cast<uint32_t>(area);
+    offsets[j] = taps[column % all] + static_cast<int32_t>(column / all);
+  }
 
   products(
       context, weight, offsets, from, in<float>(bias), g.n * g.oh * g.ow, padded,

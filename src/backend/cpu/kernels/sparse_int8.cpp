@@ -49,25 +49,19 @@ struct Operands {
 /// The weight of a call, and what becomes of its sums.
 class Weight {
  public:
-  /// `width`: columns of the dense weight; offset_of(column): from where a row or run begins.
-  template <class OffsetOf>
+  /// `width`: columns of the dense weight; fill(offsets): writes where each of them is from where a
+  /// row or run begins.
+  template <class Fill>
   Weight(const Context& context, const Operands& t, int64_t width, const SparseInt8Call& call,
-         const OffsetOf& offset_of)
+         const Fill& fill)
       : index_(t.columns, t.starts, t.outputs, call.vector, t.scales.numel()),
         packed_(in<int8_t>(t.packed)),
         padded_(up(index_.groups * index_.vector, 16) + 16),
         finishes_(context.workspace(3 * sizeof(float) * static_cast<size_t>(padded_))),
-        table_(context.workspace(static_cast<size_t>(index_.kept + 3 * index_.groups + 1) *
-                                 sizeof(int64_t))) {
+        offsets_(
+            context.workspace(static_cast<size_t>(std::max<int64_t>(width, 1)) * sizeof(int64_t))) {
     index_.check(width);
-    auto* const offsets = table_.as<int64_t>();
-    for (int64_t g = 0; g < index_.groups; ++g) {
-      const int64_t first = packed_start(index_, g), kept = index_.kept_of(g);
-      for (int64_t j = 0; j < kept; ++j)
-        offsets[first + j] = offset_of(index_.columns[index_.starts[g] + j]);
-      for (int64_t j = kept; j < kept + 3; ++j)  // times zeros
-        offsets[first + j] = kept > 0 ? offsets[first] : 0;
-    }
+    fill(offsets_.as<int64_t>());
     auto* const start = finishes_.as<int32_t>();
     auto* const scale = reinterpret_cast<float*>(start + padded_);
     float* const shift = scale + padded_;
@@ -95,7 +89,14 @@ class Weight {
   const int8_t* packed(int64_t g) const {
     return packed_ + packed_start(index_, g) * index_.vector;
   }
-  const int64_t* offsets(int64_t g) const { return table_.as<int64_t>() + packed_start(index_, g); }
+  const int64_t* offsets() const { return offsets_.as<int64_t>(); }
+  SparseInt8Group group(int64_t g) const {
+    return {.weights = packed(g),
+            .columns = index_.columns + index_.starts[g],
+            .kept = index_.kept_of(g),
+            .runs = offsets(),
+            .vector = index_.vector};
+  }
   Int8Finish finish(int64_t g) const {
     Int8Finish f = finish_;
     f.start += g * index_.vector;
@@ -110,14 +111,16 @@ class Weight {
   const SparseIndex index_;
   const int8_t* packed_;
   const int64_t padded_;
-  const Workspace finishes_, table_;
+  const Workspace finishes_, offsets_;
   Int8Finish finish_{};
 };
 
 /// Few rows: their inputs are gathered for each group, and outputs are in the lanes of vectors.
+/// `offsets`: of the weight, or null for columns that are neighbours.
 template <class T, class RowAt, class Take>
-void gathered_products(const Context& context, const Weight& weight, const uint8_t* x, int64_t rows,
-                       const RowAt& row_at, const Take& take) {
+void gathered_products(const Context& context, const Weight& weight, const uint8_t* x,
+                       const int64_t* offsets, int64_t rows, const RowAt& row_at,
+                       const Take& take) {
   const SparseIndex& index = weight.index();
   const Int8Layout layout = weight.layout();
   int64_t steps = 0;  // of the longest group
@@ -125,8 +128,8 @@ void gathered_products(const Context& context, const Weight& weight, const uint8
   const int64_t width = steps * layout.group, ld = up(index.vector, layout.lanes);
   const Workspace table =
       context.workspace(static_cast<size_t>(std::max<int64_t>(steps, 1)) * sizeof(int32_t));
-  auto* const offsets = table.as<int32_t>();
-  for (int64_t j = 0; j < steps; ++j) offsets[j] = static_cast<int32_t>(j * layout.group);
+  auto* const in_order = table.as<int32_t>();
+  for (int64_t j = 0; j < steps; ++j) in_order[j] = static_cast<int32_t>(j * layout.group);
   const size_t bytes_of_inputs = room_for<char>(rows * width * layout.input_bytes());
   const int64_t work = rows * std::max<int64_t>(index.work(), 1);
   const int64_t grain = std::max<int64_t>(1, kRowGrain / work / 4);
@@ -138,13 +141,15 @@ void gathered_products(const Context& context, const Weight& weight, const uint8
     T* const y = reinterpret_cast<T*>(inputs + bytes_of_inputs);
     for (int64_t g = begin; g < end; ++g) {
       int64_t begins[kGatheredRows];
-      const int64_t count = weight.steps(g) * layout.group;
-      const int64_t* const from = weight.offsets(g);
+      const int64_t count = weight.steps(g) * layout.group, kept = index.kept_of(g);
+      const int32_t* const columns = index.columns + index.starts[g];
       const auto gather = [&](auto* to) {
         for (int64_t r = 0; r < rows; ++r) {
           begins[r] = r * width;
           const uint8_t* const row = x + row_at(r);
-          for (int64_t j = 0; j < count; ++j) to[begins[r] + j] = row[from[j]];
+          for (int64_t j = 0; j < kept; ++j)
+            to[begins[r] + j] = row[offsets ? offsets[columns[j]] : columns[j]];
+          for (int64_t j = kept; j < count; ++j) to[begins[r] + j] = 0;  // times zeros
         }
       };
       if (layout.input_bytes() == 1)
@@ -154,7 +159,7 @@ void gathered_products(const Context& context, const Weight& weight, const uint8
       int8_rows({.x = inputs,
                  .rows = begins,
                  .count = rows,
-                 .offsets = offsets,
+                 .offsets = in_order,
                  .steps = weight.steps(g),
                  .weights = weight.packed(g),
                  .strips = ld / layout.lanes,
@@ -203,12 +208,8 @@ void block_products(const Context& context, const Weight& weight, int64_t blocks
     for (int64_t u = begin; u < end; ++u) {
       const int64_t b = u / index.groups, g = u % index.groups;
       const Block block = block_at(b);
-      sparse_int8_block(block.x, block.count,
-                        {.weights = weight.packed(g),
-                         .offsets = weight.offsets(g),
-                         .steps = weight.steps(g),
-                         .vector = vector},
-                        weight.finish(g), y, slot.as<char>());
+      sparse_int8_block(block.x, block.count, weight.group(g), weight.finish(g), y,
+                        slot.as<char>());
       take(b, BlockResults<T>{y, y + vector * kPositions, g});
     }
   });
@@ -251,10 +252,10 @@ void sparse_int8_linear(const Context& context, const Tensor& x, const Tensor& p
   if (y.numel() == 0) return;
   const auto* const from = in<uint8_t>(x);
   if (rows <= kGatheredRows) {
-    const Weight weight(context, operands, width, call, [](int64_t column) { return column; });
+    const Weight weight(context, operands, width, call, [](int64_t*) {});
     for_output(y, [&]<class T>(T) {
       gathered_products<T>(
-          context, weight, from, rows, [&](int64_t row) { return row * width; },
+          context, weight, from, nullptr, rows, [&](int64_t row) { return row * width; },
           [&, to = out<T>(y)](const RowResults<T>& r) { copy_rows(r, to, count); });
     });
     return;
@@ -275,7 +276,9 @@ void sparse_int8_linear(const Context& context, const Tensor& x, const Tensor& p
                      ld);
     }
   });
-  const Weight weight(context, operands, width, call, [&](int64_t column) { return column * ld; });
+  const Weight weight(context, operands, width, call, [&](int64_t* offsets) {
+    for (int64_t column = 0; column < width; ++column) offsets[column] = column * ld;
+  });
   for_output(y, [&]<class T>(T) {
     block_products<T>(
         context, weight, blocks,
@@ -304,20 +307,24 @@ void sparse_int8_conv2d(const Context& context, const Tensor& x, const Tensor& p
   const Operands operands{packed, columns, starts, outputs, sums, scales, bias, correction};
   const PhasePlanes planes(g);
   const int64_t area = g.kh * g.kw, pixels = g.oh * g.ow, rows = g.n * pixels;
-  const Weight weight(context, operands, g.c * area, call,
-                      [&](int64_t column) { return planes.offset(column % area, column / area); });
+  const Weight weight(context, operands, g.c * area, call, [&](int64_t* offsets) {
+    for (int64_t k = 0; k < area; ++k)
+      for (int64_t c = 0; c < g.c; ++c)
+        offsets[c * area + k] = planes.offset(k, 0) + c * planes.plane();
+  });
   const bool is_nhwc = are_nhwc(x, x), y_is_nhwc = are_nhwc(y, y) || pixels == 1;
   const bool is_transposed = is_nhwc && g.w < 16 * g.stride.w && g.h * g.w >= 16;
   const Workspace images =
       context.workspace(is_transposed ? static_cast<size_t>(x.numel()) : size_t{0});
-  const Workspace memory = context.workspace(static_cast<size_t>(planes.size() + kPositions));
+  const Workspace memory = context.workspace(static_cast<size_t>(planes.size()));
   auto* const from = memory.as<uint8_t>();
   planes.fill(is_transposed ? planar(x, g, images) : in<uint8_t>(x), is_nhwc && !is_transposed,
               static_cast<uint8_t>(call.layer.input.zero_point), from);
   if (rows <= kGatheredRows) {
     for_output(y, [&]<class T>(T) {
       gathered_products<T>(
-          context, weight, from, rows, [&](int64_t row) { return planes.position(row); },
+          context, weight, from, weight.offsets(), rows,
+          [&](int64_t row) { return planes.position(row); },
           [&, to = out<T>(y)](const RowResults<T>& r) { copy_to_images(r, y_is_nhwc, g, to); });
     });
     return;

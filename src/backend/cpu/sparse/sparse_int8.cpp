@@ -117,11 +117,18 @@ HWY_INLINE void interleave(const uint8_t* const* runs, int64_t position, int32_t
     put(hn::InterleaveLower(d16, h, h2), 2);
     put(hn::InterleaveUpper(d16, h, h2), 3);
   } else {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+    const hn::Rebind<uint16_t, decltype(d8)> wide;
+    auto* const words = reinterpret_cast<uint16_t*>(to);
+    hn::StoreU(hn::PromoteTo(wide, low), wide, words);
+    hn::StoreU(hn::PromoteTo(wide, high), wide, words + 16);
+#else
     const auto zero = hn::Zero(d8);
     put(hn::InterleaveLower(d8, low, zero), 0);
     put(hn::InterleaveUpper(d8, low, zero), 1);
     put(hn::InterleaveLower(d8, high, zero), 2);
     put(hn::InterleaveUpper(d8, high, zero), 3);
+#endif
   }
 #endif
 }
@@ -151,15 +158,16 @@ void block(const uint8_t* x, int64_t count, const SparseInt8Group& g, const Int8
           .sums = sums,
           .finish = finish,
           .y = y};
+  const int64_t steps = (g.kept + kGroup - 1) / kGroup;
   int64_t step = 0;
   do {
-    c.steps = std::min(kChunk, g.steps - step);
+    c.steps = std::min(kChunk, steps - step);
     c.is_first = step == 0;
-    c.is_last = step + c.steps == g.steps;
-    const int64_t* const offsets = g.offsets + step * kGroup;
+    c.is_last = step + c.steps == steps;
     for (int64_t j = 0; j < c.steps; ++j) {
       const uint8_t* runs[kGroup];
-      for (int64_t i = 0; i < kGroup; ++i) runs[i] = x + offsets[j * kGroup + i];
+      for (int64_t i = 0; i < kGroup; ++i)  // the last one again, times zeros
+        runs[i] = x + g.runs[g.columns[std::min((step + j) * kGroup + i, g.kept - 1)]];
       for (int64_t p = 0; p < count; p += kPositionStep)
         interleave(runs, p, inputs + j * kPositions + p);
     }
@@ -174,7 +182,7 @@ void block(const uint8_t* x, int64_t count, const SparseInt8Group& g, const Int8
       for (; p + lanes < count; p += 2 * lanes) outputs_of<2, kOutputsOfOne>(c, p);
     for (; p < count; p += lanes) outputs_of<1, kOutputsOfOne>(c, p);
     step += c.steps;
-  } while (step < g.steps);
+  } while (step < steps);
 }
 
 }  // namespace

@@ -16,10 +16,11 @@ constexpr int64_t kPositionStep = 16;  // runs are read in steps of so many, bey
 
 /// A group of outputs.
 struct SparseInt8Group {
-  const int8_t* weights;   ///< (steps, vector, group) of Int8Layout
-  const int64_t* offsets;  ///< (steps, group): where a column's run begins
-  int64_t steps;
-  int64_t vector;  ///< outputs; a multiple of 4, at most 64
+  const int8_t* weights;   ///< (steps, vector, group) of Int8Layout; 0 beyond `kept` columns
+  const int32_t* columns;  ///< those that are kept
+  int64_t kept;
+  const int64_t* runs;  ///< where the run of each column of the dense weight begins
+  int64_t vector;       ///< outputs; a multiple of 4, at most 64
 };
 
 /// Bytes that a block needs, aligned to 64.
