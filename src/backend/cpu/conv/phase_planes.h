@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "backend/cpu/elementwise/transpose.h"
@@ -116,6 +117,19 @@ class PhasePlanes {
             (first + g_.padding.w) / g_.stride.w);
     }
   }
+  /// Every other one of `size` bytes.
+  static void copy_even(const uint8_t* from, int64_t size, uint8_t* to) {
+    int64_t i = 0;
+    for (; i + 8 <= size; i += 8) {
+      uint64_t eight;
+      std::memcpy(&eight, from + i, 8);
+      eight &= 0x00FF00FF00FF00FF;
+      eight = (eight | eight >> 8) & 0x0000FFFF0000FFFF;
+      const auto four = static_cast<uint32_t>(eight | eight >> 16);
+      std::memcpy(to + i / 2, &four, 4);
+    }
+    for (; i < size; i += 2) to[i / 2] = from[i];
+  }
   void fill_row(const uint8_t* images, int64_t n, int64_t y, uint8_t* to) const {
     for_phases(y, [&](int64_t first, int64_t count, int64_t where) {
       transpose_tile(images + ((n * g_.h + y) * g_.w + first) * g_.c, g_.stride.w * g_.c, count,
@@ -130,7 +144,7 @@ class PhasePlanes {
         if (g_.stride.w == 1)
           std::copy_n(row + first, count, out);
         else if (g_.stride.w == 2)
-          for (int64_t i = 0; i < count; ++i) out[i] = row[first + 2 * i];
+          copy_even(row + first, g_.w - first, out);
         else
           for (int64_t i = 0; i < count; ++i) out[i] = row[first + i * g_.stride.w];
       });

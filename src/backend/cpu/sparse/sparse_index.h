@@ -32,7 +32,12 @@ struct SparseIndex {
   void check(int64_t width) const {
     bool is_right = starts[0] == 0 && starts[groups] == kept;
     for (int64_t g = 0; g < groups; ++g) is_right &= starts[g] <= starts[g + 1];
-    for (int64_t j = 0; j < kept; ++j) is_right &= columns[j] >= 0 && columns[j] < width;
+    uint32_t signs = 0;  // of columns, and of what is left to the last one: whole vectors of them
+    for (int64_t j = 0; j < kept; ++j) {
+      const auto column = static_cast<uint32_t>(columns[j]);
+      signs |= column | (static_cast<uint32_t>(width - 1) - column);
+    }
+    is_right &= signs >> 31 == 0;
     for (int64_t o = 0; outputs && o < count; ++o)
       is_right &= outputs[o] >= 0 && outputs[o] < count;
     BRIM_CHECK(is_right, ValueError,
