@@ -10,11 +10,16 @@
 
 namespace brim::command {
 
-std::string use_sparse_layers(nn::Module& network, const train::Recipe& recipe) {
-  if (recipe.prune.pattern.empty()) return "";
+int64_t pruned_vector(const train::Recipe& recipe) {
+  if (recipe.prune.pattern.empty()) return 0;
   const compress::Pattern pattern = compress::parse_pattern(recipe.prune.pattern);
-  if (pattern.kind != compress::Pattern::Kind::vector) return "";
-  const std::vector<compress::EncodedLayer> layers = compress::encode(network, pattern.length);
+  return pattern.kind == compress::Pattern::Kind::vector ? pattern.length : 0;
+}
+
+std::string use_sparse_layers(nn::Module& network, const train::Recipe& recipe) {
+  const int64_t vector = pruned_vector(recipe);
+  if (vector == 0) return "";
+  const std::vector<compress::EncodedLayer> layers = compress::encode(network, vector);
   const auto encoded = std::ranges::count_if(layers, &compress::EncodedLayer::encoded);
   return fmt::format("{} of {} layers have columns of zeros: sparse where that is faster", encoded,
                      layers.size());
@@ -25,8 +30,12 @@ std::string use_int8_layers(nn::Module& network, const train::WeightsFile& file)
   if (int8.empty()) return "";
   try {
     const size_t count = compress::use_int8(network, int8);
-    return count == 0 ? std::string("layers in 8-bit integers compute in f32 on this device")
-                      : fmt::format("{} layers compute in 8-bit integers", count);
+    if (count == 0) return "layers in 8-bit integers compute in f32 on this device";
+    const auto sparse =
+        std::ranges::count_if(int8, [](const auto& named) { return named.second.is_sparse(); });
+    return fmt::format(
+        "{} layers compute in 8-bit integers{}", count,
+        sparse == 0 ? "" : fmt::format(", {} of them without their columns of zeros", sparse));
   } catch (const ValueError& e) {
     raise<FileError>("[weights] {} does not fit the network: {}", file.path(), e.what());
   }

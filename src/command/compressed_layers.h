@@ -9,12 +9,16 @@
 
 namespace brim::command {
 
+/// Outputs that share vectors of zeros; 0 where the recipe has not pruned in vectors.
+int64_t pruned_vector(const train::Recipe& recipe);
+
 /// "19 of 21 layers have columns of zeros: sparse where that is faster", or nothing where the
 /// recipe has not pruned in vectors.
 std::string use_sparse_layers(nn::Module& network, const train::Recipe& recipe);
 
-/// Those layers that the file has in integers: "9 layers compute in 8-bit integers", or nothing.
-/// Throws FileError where these are not of the network.
+/// Those layers that the file has in integers: "9 layers compute in 8-bit integers, 5 of them
+/// without their columns of zeros", or nothing. Throws FileError where these are not of the
+/// network.
 std::string use_int8_layers(nn::Module& network, const train::WeightsFile& file);
 
 /// Those, and the others sparse; what there is of them.

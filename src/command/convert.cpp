@@ -49,10 +49,10 @@ void add_corrections(const train::WeightsFile& file, io::TensorMap& tensors) {
   for (const auto& [name, layer] : file.int8_layers()) {
     const size_t end = name.rfind("weight");
     const auto bias = tensors.find(end == std::string::npos ? "" : name.substr(0, end) + "bias");
-    if (!layer.weight.correction.defined() || bias == tensors.end()) continue;
-    if (bias->second.shape() == layer.weight.correction.shape() &&
-        bias->second.dtype() == DType::f32)
-      bias->second = bias->second + layer.weight.correction;
+    const Tensor& correction = layer.correction();
+    if (!correction.defined() || bias == tensors.end()) continue;
+    if (bias->second.shape() == correction.shape() && bias->second.dtype() == DType::f32)
+      bias->second = bias->second + correction;
   }
 }
 
@@ -75,10 +75,11 @@ int run(const ConvertOptions& o) {
   metadata.erase("brim.int8");
   if (o.sparse > 0) {
     if (file.int8_count() > 0)
-      throw UsageError(fmt::format(
-          "--sparse: {} has weights in 8-bit integers, which are not stored sparse; convert it to "
-          "floats first",
-          o.in));
+      throw UsageError(
+          fmt::format("--sparse: {} has weights in 8-bit integers, and this stores floats; convert "
+                      "it to floats "
+                      "first (`brim quantize` of a pruned network leaves its zeros out)",
+                      o.in));
     train::save_sparse_weights(o.out, tensors, o.sparse, metadata);
     say(stdout, "{}: {} tensors, {}\n", o.out, tensors.size(),
         format_bytes(static_cast<int64_t>(std::filesystem::file_size(o.out))));

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "command/compressed_layers.h"
 #include "command/compression_run.h"
 #include "command/format.h"
 #include "command/say.h"
@@ -43,7 +44,8 @@ class QuantizeRun : CompressionRun {
              .percentile = o.percentile.value_or(compress::QuantizeOptions().percentile),
              .correct_bias = !o.no_correction,
              .only_faster = !o.all,
-             .keep = o.keep},
+             .keep = o.keep,
+             .vector = pruned_vector(recipe_)},
         bytes_before_(std::filesystem::file_size(o.weights)) {
     if (!o.out.empty()) train::make_folder(o.out);  // or say at once that it cannot be
     json_["calibration"] = o.calibration;
@@ -115,6 +117,7 @@ class QuantizeRun : CompressionRun {
                     {"shape", layer.shape.str()},
                     {"f32_because", is_int8 ? Json(nullptr) : Json(layer.why)}};
       if (is_int8) {
+        entry["density"] = layer.is_sparse() ? Json(layer.sparse.density()) : Json(nullptr);
         entry["scale"] = layer.input.scale;
         entry["zero_point"] = layer.input.zero_point;
         entry["error"] = layer.error;
@@ -122,6 +125,7 @@ class QuantizeRun : CompressionRun {
       if (layer.f32_s > 0) {
         entry["f32_s"] = layer.f32_s;
         entry["int8_s"] = layer.int8_s;
+        if (layer.sparse_int8_s > 0) entry["sparse_int8_s"] = layer.sparse_int8_s;
       }
       json_["layers"].push_back(entry);
       if (quiet_) continue;
@@ -129,7 +133,10 @@ class QuantizeRun : CompressionRun {
       if (is_int8)
         what = fmt::format("inputs {:.3g} .. {:.3g}, error {:.2f} %", layer.input.min(),
                            layer.input.max(), 100 * layer.error);
-      if (is_int8 && layer.f32_s > 0) what += fmt::format(", {:.2f} x", layer.f32_s / layer.int8_s);
+      if (layer.is_sparse())
+        what += fmt::format(", {:.0f} % of its columns", 100 * layer.sparse.density());
+      if (is_int8 && layer.f32_s > 0)
+        what += fmt::format(", {:.2f} x", layer.f32_s / layer.integers_s());
       say(stdout, "  {:<28} {:<18} {}\n", layer.name, layer.shape.str(), what);
     }
   }

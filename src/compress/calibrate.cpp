@@ -147,27 +147,56 @@ void correct(Watched& w, bool is_wanted) {
   w.report.error = w.output_squares > 0 ? std::sqrt(w.squares / w.output_squares) : 0;
 }
 
-/// Of f32, in the faster memory format, and of integers, for `x`.
-std::array<double, 2> times_of(const Watched& w, const Tensor& x) {
+enum Form : uint8_t { kF32, kInt8, kSparseInt8, kForms };
+
+/// Of each form in its faster memory format; infinite where there is none. `sparse`: may be empty.
+std::array<double, kForms> times_of(const Watched& w, const SparseInt8Weight& sparse,
+                                    const Tensor& x) {
   const Tensor nhwc = x.rank() == 4 ? x.to(MemoryFormat::nhwc) : x;
-  const auto times = shortest_times(
-      {[&] { (void)w.dense(x); }, [&] { (void)w.dense(nhwc); }, [&] { (void)w.int8(nhwc); }},
-      x.device());
-  return {std::min(times[0], times[1]), times[2]};
+  std::vector<Form> forms = {kF32, kF32, kInt8};
+  std::vector<std::function<void()>> calls = {
+      [&] { (void)w.dense(x); }, [&] { (void)w.dense(nhwc); }, [&] { (void)w.int8(nhwc); }};
+  if (sparse.values.defined()) {
+    forms.insert(forms.end(), {kSparseInt8, kSparseInt8});
+    calls.emplace_back([&] { (void)w.sparse_int8(x, sparse); });
+    calls.emplace_back([&] { (void)w.sparse_int8(nhwc, sparse); });
+  }
+  const std::vector<double> times = shortest_times(calls, x.device());
+  std::array<double, kForms> best{};
+  best.fill(std::numeric_limits<double>::infinity());
+  for (size_t i = 0; i < forms.size(); ++i) best[forms[i]] = std::min(best[forms[i]], times[i]);
+  return best;
 }
 
-void measure(Watched& w) {
+/// The integers without their columns of zeros; empty where there are none, or none is asked for.
+SparseInt8Weight without_zeros(const Watched& w, int64_t vector) {
+  if (vector == 0) return {};
+  SparseInt8Weight sparse = SparseInt8Weight::encode(w.report.weight, vector);
+  return sparse.density() < 1 ? sparse : SparseInt8Weight();
+}
+
+void give_up(Watched& w, std::string why) {
+  w.report.why = std::move(why);
+  w.report.sparse = {};
+}
+
+void measure(Watched& w, int64_t vector) {
   if (!w.is_open()) return;
-  const auto times = times_of(w, w.first);
-  w.report.f32_s = times[0];
-  w.report.int8_s = times[1];
+  const SparseInt8Weight sparse = without_zeros(w, vector);
+  const auto times = times_of(w, sparse, w.first);
+  w.report.f32_s = times[kF32];
+  w.report.int8_s = times[kInt8];
+  if (sparse.values.defined()) w.report.sparse_int8_s = times[kSparseInt8];
   const bool has_samples = w.first.rank() > 1 && w.first.size(0) > 1;
-  const auto one = has_samples ? times_of(w, w.first.slice(0, 0, 1).contiguous()) : times;
-  if (times[1] < times[0] && one[1] < one[0]) return;
-  const bool all_are_slower = times[1] >= times[0];
+  const auto one = has_samples ? times_of(w, sparse, w.first.slice(0, 0, 1).contiguous()) : times;
+  const bool is_sparse = times[kSparseInt8] < times[kInt8] && one[kSparseInt8] < one[kInt8];
+  const Form form = is_sparse ? kSparseInt8 : kInt8;
+  if (is_sparse) w.report.sparse = sparse;
+  if (times[form] < times[kF32] && one[form] < one[kF32]) return;
+  const bool all_are_slower = times[form] >= times[kF32];
   const auto& slower = all_are_slower ? times : one;
-  w.report.why = fmt::format("slower in integers: {:.1f} us, f32 {:.1f} us{}", 1e6 * slower[1],
-                             1e6 * slower[0], all_are_slower ? "" : " for one sample");
+  give_up(w, fmt::format("slower in integers: {:.1f} us, f32 {:.1f} us{}", 1e6 * slower[form],
+                         1e6 * slower[kF32], all_are_slower ? "" : " for one sample"));
 }
 
 /// Layers that are faster one by one may change memory formats between them, which costs more.
@@ -192,9 +221,9 @@ void measure_together(nn::Module& network, std::vector<Watched>& layers,
   if (int8 < kClearly * f32) return;
   for (Watched& w : layers)
     if (w.is_open())
-      w.report.why =
-          fmt::format("the network as a whole is slower in integers: {:.1f} ms, f32 {:.1f} ms",
-                      1e3 * int8, 1e3 * f32);
+      give_up(w,
+              fmt::format("the network as a whole is slower in integers: {:.1f} ms, f32 {:.1f} ms",
+                          1e3 * int8, 1e3 * f32));
 }
 
 }  // namespace
@@ -223,6 +252,12 @@ Tensor Watched::int8(const Tensor& x) const {
                       : int8_conv2d(q, report.input, report.weight, bias_of(layer),
                                     nn::convolution_of(layer.conv->options));
 }
+Tensor Watched::sparse_int8(const Tensor& x, const SparseInt8Weight& weight) const {
+  const Tensor q = brim::quantize(x, report.input);
+  return layer.linear ? sparse_int8_linear(q, report.input, weight, bias_of(layer))
+                      : sparse_int8_conv2d(q, report.input, weight, bias_of(layer),
+                                           nn::convolution_of(layer.conv->options));
+}
 Tensor Watched::rounded(const Tensor& x) const {
   return computed(fake_quantize(x, report.input), fake_quantize_weight(layer.weight()));
 }
@@ -239,6 +274,8 @@ std::vector<Watched> with_ranges(nn::Module& network, const std::function<void()
   BRIM_CHECK(run, ValueError, "[quantize] there is nothing to run for the calibration");
   BRIM_CHECK(o.percentile > 50 && o.percentile <= 100, ValueError,
              "[quantize] a percentile of {}; it is above 50, and at most 100", o.percentile);
+  BRIM_CHECK(o.vector == 0 || SparseWeight::has_vectors_of(o.vector), ValueError,
+             "[quantize] vectors of {}: give 4, 8, 16, 32 or 64, or 0", o.vector);
   std::vector<Watched> layers = layers_of(network, o);
   use_dense(network);
   const NoGrad scope;
@@ -268,18 +305,35 @@ std::vector<Watched> calibrated(nn::Module& network, const std::function<void()>
   const EvalMode mode(network);
   find_losses(layers, run, o.correct_bias);
   for (Watched& w : layers) {
-    if (o.only_faster) measure(w);
+    if (o.only_faster)
+      measure(w, o.vector);
+    else if (w.is_open())
+      w.report.sparse = without_zeros(w, o.vector);
     w.first = {};
   }
   if (o.only_faster) measure_together(network, layers, run);
   return layers;
 }
 
+void use_int8(const Prunable& layer, const Int8Layer& form) {
+  const auto use = [&](auto& module) {
+    if (form.is_sparse())
+      module.use_sparse_int8(form.sparse, form.input);
+    else
+      module.use_int8(form.weight, form.input);
+  };
+  if (layer.linear)
+    use(*layer.linear);
+  else
+    use(*layer.conv);
+}
+
 std::vector<QuantizedLayer> in_integers(std::vector<Watched> layers) {
   std::vector<QuantizedLayer> all;
   for (Watched& w : layers) {
-    if (w.is_open() && w.layer.linear) w.layer.linear->use_int8(w.report.weight, w.report.input);
-    if (w.is_open() && w.layer.conv) w.layer.conv->use_int8(w.report.weight, w.report.input);
+    if (w.is_open())
+      use_int8(w.layer,
+               {.weight = w.report.weight, .input = w.report.input, .sparse = w.report.sparse});
     all.push_back(std::move(w.report));
   }
   return all;

@@ -30,6 +30,7 @@ struct Watched {
   Tensor computed(const Tensor& x, const Tensor& weight) const;
   Tensor dense(const Tensor& x) const;
   Tensor int8(const Tensor& x) const;
+  Tensor sparse_int8(const Tensor& x, const SparseInt8Weight& weight) const;
   /// As both are in training: what it computes with rounded inputs and weights.
   Tensor rounded(const Tensor& x) const;
 };
@@ -59,6 +60,9 @@ class EvalMode {
  private:
   std::vector<std::pair<nn::Module*, bool>> before_;
 };
+
+/// The layer computes with this from now on.
+void use_int8(const Prunable& layer, const Int8Layer& form);
 
 /// The open ones compute in integers.
 std::vector<QuantizedLayer> in_integers(std::vector<Watched> layers);

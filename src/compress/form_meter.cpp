@@ -34,15 +34,6 @@ Tensor sparse(const Prunable& layer, const SparseWeight& weight, const Tensor& x
              : sparse_conv2d(x, weight, layer.conv->bias, nn::convolution_of(layer.conv->options));
 }
 
-Tensor sparse_int8(const Watched& w, const SparseInt8Weight& weight, const Tensor& x) {
-  const Prunable& layer = w.layer;
-  const QuantParams input = w.report.input;
-  const Tensor q = brim::quantize(x, input);
-  return layer.linear ? sparse_int8_linear(q, input, weight, layer.linear->bias)
-                      : sparse_int8_conv2d(q, input, weight, layer.conv->bias,
-                                           nn::convolution_of(layer.conv->options));
-}
-
 /// That of x in both memory formats, the shorter one.
 void add_calls(const std::function<Tensor(const Tensor& x)>& output, const Tensor& x,
                std::vector<std::function<void()>>& calls) {
@@ -105,10 +96,10 @@ std::vector<Computed> FormMeter::State::forms_of(const Watched& w) const {
     if (!can_be_int8) continue;
     SparseInt8Weight both = SparseInt8Weight::quantize(masked, options.vector);
     const int64_t bytes_of_both = both.bytes() + 4 * both.scales.numel();  // and corrections
-    all.push_back({.form = {.sparsity = sparsity, .int8 = true},
-                   .output = [&w, both = std::move(both)](
-                                 const Tensor& x) { return sparse_int8(w, both, x); },
-                   .bytes = bytes_of_both});
+    all.push_back(
+        {.form = {.sparsity = sparsity, .int8 = true},
+         .output = [&w, both = std::move(both)](const Tensor& x) { return w.sparse_int8(x, both); },
+         .bytes = bytes_of_both});
   }
   if (can_be_int8)
     all.push_back({.form = {.int8 = true},
@@ -208,6 +199,7 @@ std::vector<QuantizedLayer> use_forms(nn::Module& network, const LayerForms& for
   if (std::ranges::any_of(forms, [](const auto& f) { return f.second.int8; })) {
     QuantizeOptions these = options;
     these.only_faster = false;
+    these.vector = vector;
     for (const std::string& name : names) {
       const auto form = forms.find(name);
       if (form == forms.end() || !form->second.int8) these.keep.push_back(name);

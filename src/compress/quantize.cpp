@@ -49,16 +49,20 @@ size_t use_int8(nn::Module& network, const Int8Layers& layers) {
     const auto found = std::ranges::find_if(all, is_its);
     BRIM_CHECK(found != all.end(), ValueError,
                "[use_int8] '{}' is no weight of a convolution or linear layer", name);
-    BRIM_CHECK(found->weight().shape() == layer.weight.shape() && found->groups() == 1, ValueError,
+    BRIM_CHECK(layer.is_sparse() || layer.weight.packed.defined(), ValueError,
+               "[use_int8] '{}' has no weight; make one with Int8Weight::quantize", name);
+    BRIM_CHECK(found->weight().shape() == layer.shape() && found->groups() == 1, ValueError,
                "[use_int8] '{}' is {} in the network, and {} in integers", name,
-               found->weight().shape().str(), layer.weight.shape().str());
+               found->weight().shape().str(), layer.shape().str());
     layer.input.check();
     const Device device = found->weight().device();
     if (device.kind == DeviceKind::cuda) continue;
-    changes.push_back([layer = *found, input = layer.input, weight = layer.weight.to(device)] {
-      if (layer.linear) layer.linear->use_int8(weight, input);
-      if (layer.conv) layer.conv->use_int8(weight, input);
-    });
+    Int8Layer there{.weight = {}, .input = layer.input};
+    if (layer.is_sparse())
+      there.sparse = layer.sparse.to(device);
+    else
+      there.weight = layer.weight.to(device);
+    changes.push_back([of = *found, form = std::move(there)] { use_int8(of, form); });
   }
   for (const auto& change : changes) change();
   return changes.size();
@@ -68,7 +72,10 @@ Int8Layers int8_layers(const std::vector<QuantizedLayer>& layers) {
   Int8Layers all;
   for (const QuantizedLayer& layer : layers)
     if (layer.why.empty())
-      all[layer.name.empty() ? "weight" : layer.name + ".weight"] = {layer.weight, layer.input};
+      all[layer.name.empty() ? "weight" : layer.name + ".weight"] = {
+          .weight = layer.is_sparse() ? Int8Weight() : layer.weight,
+          .input = layer.input,
+          .sparse = layer.sparse};
   return all;
 }
 
@@ -105,8 +112,13 @@ std::vector<QuantizedLayer> FakeQuantizer::quantize() {
   BRIM_CHECK(!is_over_, ValueError, "[quantize] the layers are in integers already");
   const NoGrad scope;
   std::vector<Watched> layers = calibrated_layers(network_, layers_);
-  for (Watched& w : layers)
-    if (w.is_open()) w.report.weight = Int8Weight::quantize(w.layer.weight());
+  for (Watched& w : layers) {
+    if (!w.is_open()) continue;
+    w.report.weight = Int8Weight::quantize(w.layer.weight());
+    if (!w.report.is_sparse()) continue;
+    w.report.sparse = SparseInt8Weight::encode(w.report.weight, w.report.sparse.vector);
+    if (w.report.sparse.density() == 1) w.report.sparse = {};  // zeros have been trained
+  }
   hooks_.clear();
   is_over_ = true;
   const EvalMode mode(network_);

@@ -1,8 +1,11 @@
 #include "train/encoded_weights.h"
 
 #include <brim/ops/sparse.h>
+#include <brim/ops/sparse_int8.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "core/check.h"
 #include "core/json_text.h"
@@ -78,28 +81,52 @@ Encoded encoded(const std::string& path, const std::string& name, const Shape& s
           }};
 }
 
+/// What the metadata says of a weight without its columns of zeros, and the parts that it has in
+/// the file.
+struct SparseEntry {
+  std::string name;
+  Shape shape;
+  int64_t vector = 0;
+  bool is_permuted = false;
+  std::vector<std::string> parts;
+
+  SparseEntry(const io::SafeTensors& file, const std::string& path, const char* key, std::string of,
+              const nlohmann::json& entry)
+      : name(std::move(of)) {
+    const auto found = entry.find("shape"), length = entry.find("vector");
+    if (!entry.is_object() || found == entry.end() || length == entry.end() ||
+        !length->is_number_unsigned() || length->get<uint64_t>() > 64)
+      refuse(path, key);
+    shape = weight_shape(*found);
+    vector = length->get<int64_t>();
+    if (shape.rank() == 0 || vector == 0) refuse(path, key);
+    parts = {name + ".values", name + ".columns", name + ".starts"};
+    is_permuted = flag(entry, "permuted");
+    check_part(file, path, name + ".outputs", is_permuted);
+    if (is_permuted) parts.push_back(name + ".outputs");
+  }
+  /// SparseWeight or SparseInt8Weight, unchecked.
+  template <class Weight>
+  Weight load(const io::SafeTensors& file) const {
+    Weight weight;
+    weight.shape = shape;
+    weight.vector = vector;
+    weight.values = file.load(name + ".values");
+    weight.columns = file.load(name + ".columns");
+    weight.starts = file.load(name + ".starts");
+    if (is_permuted) weight.outputs = file.load(name + ".outputs");
+    return weight;
+  }
+};
+
 void find_sparse(const io::SafeTensors& file, const std::string& path,
                  std::map<std::string, Encoded>& all) {
   const nlohmann::json index = index_of(file, kSparseKey, path);
   for (const auto& [name, entry] : index.items()) {
-    const auto shape = entry.find("shape"), vector = entry.find("vector");
-    if (!entry.is_object() || shape == entry.end() || vector == entry.end() ||
-        !vector->is_number_unsigned() || vector->get<uint64_t>() > 64)
-      refuse(path, kSparseKey);
-    SparseWeight weight{.shape = weight_shape(*shape), .vector = vector->get<int64_t>()};
-    if (weight.shape.rank() == 0 || weight.vector == 0) refuse(path, kSparseKey);
-    std::vector<std::string> parts = {name + ".values", name + ".columns", name + ".starts"};
-    const bool has_order = flag(entry, "permuted");
-    check_part(file, path, name + ".outputs", has_order);
-    if (has_order) parts.push_back(name + ".outputs");
-    all[name] = encoded(path, name, weight.shape, std::move(parts),
-                        [weight, has_order, name = name](const io::SafeTensors& from) mutable {
-                          weight.values = from.load(name + ".values");
-                          weight.columns = from.load(name + ".columns");
-                          weight.starts = from.load(name + ".starts");
-                          if (has_order) weight.outputs = from.load(name + ".outputs");
-                          return weight.dense();
-                        });
+    const SparseEntry sparse(file, path, kSparseKey, name, entry);
+    all[name] = encoded(
+        path, name, sparse.shape, sparse.parts,
+        [sparse](const io::SafeTensors& from) { return sparse.load<SparseWeight>(from).dense(); });
   }
 }
 
@@ -118,24 +145,39 @@ void find_int8(const io::SafeTensors& file, const std::string& path,
     BRIM_CHECK(!all.contains(name), FileError,
                "[weights] {} holds {} twice, sparse and in integers; the file is damaged", path,
                name);
-    std::vector<std::string> parts = {name + ".values", name + ".scales"};
+    std::optional<SparseEntry> sparse;
+    if (entry.contains("vector")) sparse.emplace(file, path, kInt8Key, name, entry);
+    std::vector<std::string> parts = sparse ? sparse->parts : std::vector{name + ".values"};
+    parts.push_back(name + ".scales");
     const bool is_corrected = flag(entry, "corrected");
     check_part(file, path, name + ".correction", is_corrected);
     if (is_corrected) parts.push_back(name + ".correction");
-    const auto weight = [is_corrected, name = name](const io::SafeTensors& from) {
-      return Int8Weight::of(from.load(name + ".values"), from.load(name + ".scales"),
-                            is_corrected ? from.load(name + ".correction") : Tensor());
+    const auto layer = [sparse, is_corrected, name = name, scale = scale->get<float>(),
+                        zero_point = zero_point->get<int32_t>()](const io::SafeTensors& from) {
+      compress::Int8Layer made{.weight = {}, .input = {.scale = scale, .zero_point = zero_point}};
+      const Tensor scales = from.load(name + ".scales");
+      const Tensor correction = is_corrected ? from.load(name + ".correction") : Tensor();
+      if (!sparse) {
+        made.weight = Int8Weight::of(from.load(name + ".values"), scales, correction);
+        return made;
+      }
+      auto weight = sparse->load<SparseInt8Weight>(from);
+      weight.scales = scales;
+      weight.correction = correction;
+      made.sparse = SparseInt8Weight::of(std::move(weight));
+      return made;
     };
     Encoded& made = all[name] =
-        encoded(path, name, file.info(name + ".values").shape, std::move(parts),
-                [weight](const io::SafeTensors& from) { return weight(from).dense(); });
-    made.int8 = [path, name = name, weight, scale = scale->get<float>(),
-                 zero_point = zero_point->get<int32_t>()](const io::SafeTensors& from) {
+        encoded(path, name, sparse ? sparse->shape : file.info(name + ".values").shape,
+                std::move(parts), [layer](const io::SafeTensors& from) {
+                  const compress::Int8Layer of_file = layer(from);
+                  return of_file.is_sparse() ? of_file.sparse.dense() : of_file.weight.dense();
+                });
+    made.int8 = [path, name = name, layer](const io::SafeTensors& from) {
       try {
-        compress::Int8Layer layer{.weight = weight(from),
-                                  .input = {.scale = scale, .zero_point = zero_point}};
-        layer.input.check();
-        return layer;
+        compress::Int8Layer of_file = layer(from);
+        of_file.input.check();
+        return of_file;
       } catch (const Error& e) {
         raise<FileError>("[weights] {}: {} is damaged: {}", path, name, e.what());
       }
@@ -149,6 +191,19 @@ void put(io::TensorMap& tensors, const io::TensorMap& dense, const std::string& 
   BRIM_CHECK(!dense.contains(of + part), ValueError,
              "[weights] {} is a tensor, so {} cannot be stored so; rename it", of + part, of);
   tensors[of + part] = t;
+}
+
+/// Names the parts of SparseWeight or SparseInt8Weight, and says in `entry` what they are of.
+template <class Weight>
+void put_sparse(io::TensorMap& tensors, const io::TensorMap& dense, const std::string& name,
+                const Weight& w, nlohmann::json& entry) {
+  put(tensors, dense, name, ".values", w.values);
+  put(tensors, dense, name, ".columns", w.columns);
+  put(tensors, dense, name, ".starts", w.starts);
+  if (w.outputs.defined()) put(tensors, dense, name, ".outputs", w.outputs);
+  entry["shape"] = std::vector<int64_t>(w.shape.begin(), w.shape.end());
+  entry["vector"] = w.vector;
+  entry["permuted"] = w.outputs.defined();
 }
 
 }  // namespace
@@ -182,13 +237,7 @@ io::TensorMap sparse_tensors(const io::TensorMap& dense, int64_t vector, io::Met
     if (is_weight) {
       const SparseWeight w = SparseWeight::encode(tensor, vector);
       if (w.bytes() < 4 * tensor.numel()) {
-        put(tensors, dense, name, ".values", w.values);
-        put(tensors, dense, name, ".columns", w.columns);
-        put(tensors, dense, name, ".starts", w.starts);
-        if (w.outputs.defined()) put(tensors, dense, name, ".outputs", w.outputs);
-        index[name] = {{"shape", std::vector<int64_t>(w.shape.begin(), w.shape.end())},
-                       {"vector", vector},
-                       {"permuted", w.outputs.defined()}};
+        put_sparse(tensors, dense, name, w, index[name]);
         continue;
       }
     }
@@ -206,13 +255,17 @@ io::TensorMap int8_tensors(const io::TensorMap& dense, const compress::Int8Layer
   for (const auto& [name, layer] : layers) {
     BRIM_CHECK(tensors.erase(name) == 1, ValueError,
                "[weights] {} is to be stored in integers, and is no tensor of the network", name);
-    put(tensors, dense, name, ".values", layer.weight.values);
-    put(tensors, dense, name, ".scales", layer.weight.scales);
-    if (layer.weight.correction.defined())
-      put(tensors, dense, name, ".correction", layer.weight.correction);
-    index[name] = {{"scale", layer.input.scale},
-                   {"zero_point", layer.input.zero_point},
-                   {"corrected", layer.weight.correction.defined()}};
+    auto& entry = index[name] = {{"scale", layer.input.scale},
+                                 {"zero_point", layer.input.zero_point},
+                                 {"corrected", layer.correction().defined()}};
+    if (layer.is_sparse()) {
+      put_sparse(tensors, dense, name, layer.sparse, entry);
+      put(tensors, dense, name, ".scales", layer.sparse.scales);
+    } else {
+      put(tensors, dense, name, ".values", layer.weight.values);
+      put(tensors, dense, name, ".scales", layer.weight.scales);
+    }
+    if (layer.correction().defined()) put(tensors, dense, name, ".correction", layer.correction());
   }
   metadata.erase(kInt8Key);
   if (!index.empty()) metadata[kInt8Key] = index.dump();

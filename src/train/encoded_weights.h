@@ -4,7 +4,8 @@
 // metadata "brim.sparse": {NAME: {"shape": [..], "vector": V, "permuted": B}, ..}. In 8-bit
 // integers: "NAME.values", "NAME.scales" and, where there is one, "NAME.correction"
 // (brim/ops/int8.h), and "brim.int8": {NAME: {"scale": s, "zero_point": z, "corrected": B}, ..},
-// the first two of the layer's inputs.
+// the first two of the layer's inputs. Both at once: all of these parts, and all of it in
+// "brim.int8".
 #pragma once
 
 #include <brim/io/safetensors.h>

@@ -69,6 +69,46 @@ TEST_F(Quantize, TellsAndSavesWhatOthersRead) {
   EXPECT_EQ(tuned.code, 0) << tuned.err;
 }
 
+TEST_F(Quantize, LeavesOutWhatWasPruned) {
+  const std::string pruned = *folder() / "pruned", out = *folder() / "sparse-int8";
+  const Ran prune = run_brim({"prune", "--data", data(), "--device", "cpu", "--weights", weights(),
+                              "--pattern", "vector:8", "--finetune", "1", "--out", pruned});
+  ASSERT_EQ(prune.code, 0) << prune.err;
+  const Ran ran = quantize(
+      {"--weights", pruned + "/model.safetensors", "--all", "--out", out, "--json", out + ".json"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("% of its columns"), std::string::npos) << ran.out;
+  const json found = read(out + ".json");
+  int sparse = 0;
+  for (const json& layer : found["layers"]) {
+    if (layer["density"].is_null()) continue;
+    EXPECT_LT(layer["density"].get<double>(), 0.4) << layer;
+    ++sparse;
+  }
+  EXPECT_EQ(sparse, 4);  // the first convolution has too few outputs to be pruned
+  const std::string file = out + "/model.safetensors";
+  EXPECT_LT(std::filesystem::file_size(file), std::filesystem::file_size(weights()) / 6);
+
+  const auto loss_of = [&](const std::string& path, const char* what) {
+    const Ran eval = run_brim(
+        {"eval", "--weights", path, "--data", data(), "--device", "cpu", "--json", path + ".json"});
+    EXPECT_EQ(eval.code, 0) << eval.err;
+    EXPECT_NE(eval.out.find(what), std::string::npos) << eval.out;
+    return read(path + ".json")["loss"].get<double>();
+  };
+  const double loss = found["int8"]["loss"].get<double>();
+  EXPECT_NEAR(
+      loss_of(file, "5 layers compute in 8-bit integers, 4 of them without their columns of zeros"),
+      loss, 1e-5);
+  // Floats of them, which are pruned still.
+  const std::string dense = *folder() / "floats.safetensors";
+  ASSERT_EQ(run_brim({"convert", file, dense}).code, 0);
+  EXPECT_NEAR(loss_of(dense, "layers have columns of zeros"), loss, 0.05 * loss);
+  const Ran refused = run_brim({"convert", file, *folder() / "no.safetensors", "--sparse", "8"});
+  EXPECT_NE(refused.code, 0);
+  EXPECT_NE(refused.err.find("8-bit integers"), std::string::npos) << refused.err;
+}
+
 TEST_F(Quantize, FineTunesAndKeeps) {
   const std::string out = *folder() / "tuned-int8";
   const Ran ran =

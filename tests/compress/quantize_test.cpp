@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "compress/pruned_weight.h"
 #include "message_of.h"
 
 namespace brim::compress {
@@ -178,6 +179,53 @@ TEST(Quantize, ComputesNearlyTheSame) {
     net.train();
     net.bn1.eval();
   }
+}
+
+/// Of the second convolution and the linear layer most columns are zero for 4 outputs at once.
+void prune(Quantised& net) {
+  const NoGrad scope;
+  net.conv2.weight.copy_(net.conv2.weight.detach() *
+                         ne(tests::pruned_weight({20, 16, 3, 3}, 4, 0.75), 0).to(f32));
+  net.fc.weight.copy_(net.fc.weight.detach() *
+                      ne(tests::pruned_weight({5, 20}, 4, 0.75), 0).to(f32));
+}
+
+TEST(Quantize, LeavesColumnsOfZerosOut) {
+  manual_seed(12);
+  Quantised net;
+  prune(net);
+  const Tensor x = randn({4, 3, 12, 12});
+  const auto run = [&] { net(x); };
+  net.eval();
+  const NoGrad scope;
+  quantize(net, run, {.only_faster = false});
+  EXPECT_EQ(net.str().find("sparse int8"), std::string::npos);
+  const std::vector<float> want = net(x).to_vector<float>();
+  const auto layers = quantize(net, run, {.only_faster = false, .vector = 4});
+  EXPECT_FALSE(layers[0].is_sparse());
+  EXPECT_TRUE(layers[1].is_sparse());
+  EXPECT_TRUE(layers[2].is_sparse());
+  EXPECT_LT(layers[1].sparse.density(), 0.4);
+  EXPECT_NE(net.str().find("sparse int8"), std::string::npos);
+  EXPECT_EQ(net(x).to_vector<float>(), want);  // to the bit
+  // The same layers as files have them.
+  const Int8Layers of_file = int8_layers(layers);
+  EXPECT_FALSE(of_file.at("conv1.weight").is_sparse());
+  EXPECT_TRUE(of_file.at("conv2.weight").is_sparse());
+  EXPECT_EQ(of_file.at("conv2.weight").shape(), net.conv2.weight.shape());
+  EXPECT_TRUE(of_file.at("conv2.weight").correction().defined());
+  use_dense(net);
+  EXPECT_EQ(use_int8(net, of_file), 3u);
+  EXPECT_EQ(net(x).to_vector<float>(), want);
+  // Where that is measured, it is one of them, and says how long both take.
+  for (const QuantizedLayer& layer : quantize(net, run, {.vector = 4})) {
+    EXPECT_EQ(layer.sparse_int8_s > 0, layer.name != "conv1") << layer.name;
+    if (layer.is_sparse()) {
+      EXPECT_LT(layer.sparse_int8_s, layer.int8_s) << layer.name;
+    }
+  }
+  EXPECT_THROW(quantize(net, run, {.vector = 5}), ValueError);
+  EXPECT_THROW(use_int8(net, {{"fc.weight", {}}}), ValueError);
 }
 
 TEST(Quantize, EndsWithGradientsChangesAndUseDense) {
@@ -452,6 +500,27 @@ TEST(FakeQuantizer, TakesLayersThatAreKnown) {
   EXPECT_EQ(nothing.quantize()[0].why, "as asked for");
   layers[0].name = "other";
   EXPECT_THROW(FakeQuantizer(layer, layers, run), ValueError);
+}
+
+TEST(FakeQuantizer, KeepsColumnsOut) {
+  manual_seed(13);
+  nn::Linear layer({.in = 40, .out = 16});
+  {
+    const NoGrad scope;
+    layer.weight.copy_(tests::pruned_weight({16, 40}, 8, 0.75));
+  }
+  const Tensor x = randn({3, 40});
+  const auto run = [&] { layer(x); };
+  FakeQuantizer rounding(layer, run, {.only_faster = false, .vector = 8});
+  {
+    const NoGrad scope;
+    layer.weight.mul_(1.5);
+  }
+  const auto layers = rounding.quantize();
+  ASSERT_TRUE(layers[0].is_sparse());
+  EXPECT_EQ(layers[0].sparse.dense().to_vector<float>(),
+            Int8Weight::quantize(layer.weight).dense().to_vector<float>());
+  EXPECT_NE(layer.str().find("sparse int8"), std::string::npos);
 }
 
 TEST(FakeQuantizer, LeavesNothingBehind) {

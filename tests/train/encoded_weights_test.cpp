@@ -1,10 +1,12 @@
 // Files of weights without their columns of zeros, and in integers: dense again when they are read,
 // and refused where they are damaged.
+#include <brim/autograd/autograd.h>
 #include <brim/compress/quantize.h>
 #include <brim/io/safetensors.h>
 #include <brim/nn/linear.h>
 #include <brim/ops/create.h>
 #include <brim/ops/int8.h>
+#include <brim/ops/sparse_int8.h>
 #include <brim/train/weights.h>
 #include <gtest/gtest.h>
 
@@ -191,6 +193,106 @@ TEST_F(Int8WeightsFile, IsRefusedWhereItIsDamaged) {
   expect([](Tensors& t, Json&) { t.erase("weight.correction"); }, "weight.correction is missing");
   expect([](Tensors&, Json& j) { j["weight"]["corrected"] = false; }, "knows nothing of it");
   expect([](Tensors& t, Json&) { t["weight.correction"] = ones({5}); }, "a correction");
+}
+
+class SparseInt8WeightsFile : public ::testing::Test {
+ protected:
+  SparseInt8WeightsFile() {
+    std::vector<float> w(32 * 10, 0.0F);
+    for (size_t o = 0; o < 32; ++o) w[o * 10 + 3] = static_cast<float>(o + 1);
+    {
+      const NoGrad scope;
+      net.weight.copy_(Tensor::from<float>(w, {32, 10}));
+    }
+    const Int8Weight q = Int8Weight::quantize(net.weight);
+    weight = SparseInt8Weight::encode(Int8Weight::of(q.values, q.scales, ones({32})), 8);
+    save_int8_weights(
+        path, net,
+        {{"weight", {.weight = {}, .input = {.scale = 0.5F, .zero_point = 7}, .sparse = weight}}},
+        {});
+  }
+  std::string error(const std::function<void(io::TensorMap&, nlohmann::json&)>& change) {
+    io::SafeTensors file(path);
+    io::TensorMap stored = file.load_all();
+    auto index = nlohmann::json::parse(file.metadata().at("brim.int8"));
+    change(stored, index);
+    const std::string other = folder / "other.safetensors";
+    io::save_safetensors(other, stored, {{"brim.int8", index.dump()}});
+    return message_of<FileError>([&] {
+      const WeightsFile damaged(other);
+      (void)damaged.int8_layers();
+      (void)damaged.load_all();
+    });
+  }
+  const tests::TemporaryFolder folder;
+  const std::string path = folder / "sparse-int8.safetensors";
+  nn::Linear net{{.in = 10, .out = 32}};
+  SparseInt8Weight weight;
+};
+
+TEST_F(SparseInt8WeightsFile, HasWhatWasSaved) {
+  const io::SafeTensors stored(path);
+  EXPECT_EQ(stored.info("weight.values").dtype, DType::i8);
+  EXPECT_EQ(stored.info("weight.values").shape, Shape({4, 8}));
+  EXPECT_FALSE(stored.contains("weight"));
+  const WeightsFile file(path);
+  EXPECT_EQ(file.info("weight").shape, Shape({32, 10}));
+  EXPECT_EQ(file.int8_count(), 1u);
+  EXPECT_EQ(file.load("weight").to_vector<float>(), weight.dense().to_vector<float>());
+  nn::Linear other{{.in = 10, .out = 32}};
+  load_weights(file, other);
+  const compress::Int8Layers layers = file.int8_layers();
+  ASSERT_TRUE(layers.at("weight").is_sparse());
+  EXPECT_EQ(layers.at("weight").input, (QuantParams{.scale = 0.5F, .zero_point = 7}));
+  EXPECT_EQ(layers.at("weight").correction().to_vector<float>(), std::vector<float>(32, 1.0F));
+  EXPECT_EQ(compress::use_int8(other, layers), 1u);
+  EXPECT_NE(other.str().find("sparse int8"), std::string::npos);
+  const NoGrad scope;
+  const Tensor x = rand({3, 10});
+  const QuantParams input{.scale = 0.5F, .zero_point = 7};
+  EXPECT_EQ(other(x).to_vector<float>(),
+            sparse_int8_linear(quantize(x, input), input, weight, other.bias).to_vector<float>());
+}
+
+TEST_F(SparseInt8WeightsFile, IsRefusedWhereItIsDamaged) {
+  using Tensors = io::TensorMap;
+  using Json = nlohmann::json;
+  const auto expect = [&](const std::function<void(Tensors&, Json&)>& change, const char* why) {
+    const std::string what = error(change);
+    EXPECT_NE(what.find(why), std::string::npos) << what;
+    EXPECT_NE(what.find("other.safetensors"), std::string::npos) << what;
+  };
+  expect([](Tensors&, Json& j) { j["weight"]["vector"] = -8; }, "says nothing of weights");
+  expect([](Tensors&, Json& j) { j["weight"]["vector"] = 7; }, "no sparse weight");
+  expect([](Tensors&, Json& j) { j["weight"].erase("vector"); }, "are no weight");
+  expect([](Tensors&, Json& j) { j["weight"].erase("shape"); }, "says nothing of weights");
+  expect(
+      [](Tensors&, Json& j) {
+        j["weight"]["shape"] = {1 << 30, 1 << 30};
+      },
+      "says nothing of weights");
+  expect([](Tensors&, Json& j) { j["weight"]["shape"] = {32, 60000000}; }, "the file is damaged");
+  expect([](Tensors&, Json& j) { j["weight"]["shape"] = {64, 10}; }, "no sparse weight");
+  expect([](Tensors&, Json& j) { j["weight"]["shape"] = {32, 2}; }, "column 3");
+  expect([](Tensors& t, Json&) { t.erase("weight.starts"); }, "weight.starts");
+  expect([](Tensors& t, Json&) { t.erase("weight.scales"); }, "weight.scales");
+  expect([](Tensors& t, Json&) { t["weight.values"] = ones({4, 8}); }, "no sparse weight");
+  expect([](Tensors& t, Json&) { t["weight.values"] = full({4, 8}, -128).to(i8); }, "-128");
+  expect([](Tensors& t, Json&) { t["weight.scales"] = full({32}, NAN); }, "scale is nan");
+  expect([](Tensors& t, Json&) { t["weight.correction"] = ones({5}); }, "a correction");
+  expect(
+      [](Tensors& t, Json&) {
+        t["weight.columns"] = Tensor::from<int32_t>({3, 3, 3, -1}, {4});
+      },
+      "column -1");
+  expect(
+      [](Tensors& t, Json&) {
+        t["weight.starts"] = Tensor::from<int32_t>({0, 2, 1, 3, 4}, {5});
+      },
+      "not in order");
+  expect([](Tensors&, Json& j) { j["weight"]["permuted"] = true; }, "outputs is missing");
+  expect([](Tensors& t, Json&) { t["weight.outputs"] = zeros({32}, {.dtype = i32}); },
+         "knows nothing of it");
 }
 
 }  // namespace

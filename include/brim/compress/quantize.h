@@ -22,6 +22,7 @@
 #include <brim/core/tensor.h>
 #include <brim/nn/module.h>
 #include <brim/ops/int8.h>
+#include <brim/ops/sparse_int8.h>
 
 namespace brim::compress {
 
@@ -49,6 +50,10 @@ struct QuantizeOptions {
   bool only_faster = true;
   /// Names of layers that stay f32, as "conv1" or "layer1.0.conv1".
   std::vector<std::string> keep = {};
+  /// Layers that were pruned in vectors of so many outputs (brim/compress/prune.h) leave their
+  /// columns of zeros out of the integers: where that was measured to be faster, or with
+  /// only_faster = false wherever there are any. 4, 8, 16, 32 or 64; 0: no layer does.
+  int64_t vector = 0;
 };
 
 /// What became of a layer.
@@ -60,7 +65,12 @@ struct QuantizedLayer {
   double min = 0, max = 0;       ///< of its inputs
   double error = 0;              ///< of its outputs: root mean square over that of the outputs
   double f32_s = 0, int8_s = 0;  ///< of the first inputs, where it was measured
+  double sparse_int8_s = 0;      ///< the same, where there are columns of zeros to leave out
   Int8Weight weight;
+  SparseInt8Weight sparse = {};  ///< the same integers; empty unless the layer computes with it
+
+  bool is_sparse() const { return sparse.values.defined(); }
+  double integers_s() const { return is_sparse() ? sparse_int8_s : int8_s; }
 };
 
 /// Conv2d and Linear layers compute in 8-bit integers from now on, where no gradients are
@@ -76,8 +86,13 @@ std::vector<QuantizedLayer> quantize(nn::Module& network, const std::function<vo
 
 /// A layer in integers, as files have it.
 struct Int8Layer {
-  Int8Weight weight;
+  Int8Weight weight;  ///< empty: the layer has `sparse`
   QuantParams input;
+  SparseInt8Weight sparse = {};
+
+  bool is_sparse() const { return sparse.values.defined(); }
+  const Shape& shape() const { return is_sparse() ? sparse.shape : weight.shape(); }
+  const Tensor& correction() const { return is_sparse() ? sparse.correction : weight.correction; }
 };
 /// By the names of their weights: "conv1.weight".
 using Int8Layers = std::map<std::string, Int8Layer>;

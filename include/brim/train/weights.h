@@ -79,7 +79,8 @@ void save_sparse_weights(const std::string& path, const io::TensorMap& tensors, 
                          io::Metadata metadata = {});
 
 /// Writes the network's state with the weights of `layers` in integers: "NAME.values",
-/// "NAME.scales" and "NAME.correction", as Int8Weight has them, and "brim.int8" in the metadata.
+/// "NAME.scales" and "NAME.correction", as Int8Weight has them, or also "NAME.columns",
+/// "NAME.starts" and "NAME.outputs", as SparseInt8Weight has them; and "brim.int8" in the metadata.
 void save_int8_weights(const std::string& path, const nn::Module& model,
                        const compress::Int8Layers& layers, const WeightsInfo& info);
 
