@@ -347,7 +347,7 @@ class ShrinkRun : CompressionRun {
     if (!quiet_)
       say(stdout, "point {} of at most {}: {} of {} layers without columns of zeros, {} in int8\n",
           number, points_, recipe.prune.layers.size(), state_.layers.size(), in_int8);
-    const std::string training = file("training");
+    const std::string training = file("shrink-training");
     if (const bool trains = !recipe.prune.layers.empty() && arguments_.finetune > 0; trains) {
       if (state_.current != forms) fs::remove_all(training);
       state_.current = forms;
@@ -537,11 +537,12 @@ int run_shrink(const ShrinkArguments& o) {
     throw UsageError(
         fmt::format("--pattern {}: only vectors are faster; write vector:8", o.pattern));
   if (o.resume && o.overwrite) throw UsageError("--resume goes on, --overwrite begins anew");
-  const std::string state = ShrinkState::path(o.out);
   std::error_code error;
-  if (fs::exists(state, error) && !o.resume && !o.overwrite)
-    throw UsageError(fmt::format(
-        "--out: {} exists; give --resume to go on, or --overwrite to begin anew", state));
+  if (!o.resume && !o.overwrite)
+    for (const std::string& path : {ShrinkState::path(o.out), o.out + "/model.safetensors"})
+      if (exists(fs::symlink_status(path, error)))
+        throw UsageError(fmt::format(
+            "--out: {} exists; give --resume to go on, or --overwrite to begin anew", path));
   return run_compression(o, "shrink",
                          [&](Device device) { return ShrinkRun(o, target, device).run(); });
 }

@@ -122,6 +122,12 @@ std::unique_ptr<nn::Module> Trainer::State::make_teacher() const {
   BRIM_CHECK(info.input.rank() == 0 || info.input == input, ValueError,
              "[train] the teacher {} takes inputs {}, and {} makes {}", file.path(),
              info.input.str(), recipe.name, input.str());
+  const InputRecipe &its = info.recipe->input, &ours = recipe.input;
+  BRIM_CHECK(
+      its.mean == ours.mean && its.std == ours.std, ValueError,
+      "[train] the teacher {} was trained with input.mean = {} and input.std = {}, and {} has "
+      "{} and {}; give both the same",
+      file.path(), its.mean, its.std, recipe.name, ours.mean, ours.std);
   std::unique_ptr<nn::Module> network = make_network(*info.recipe, train->data, options.devices[0]);
   load_weights(file, *network);
   network->eval();

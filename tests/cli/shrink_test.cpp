@@ -49,7 +49,7 @@ TEST_F(Shrink, FindsASmallerNetworkThatOthersRead) {
   EXPECT_GT(found["points"][chosen]["seconds"], 0);
   EXPECT_TRUE(found["points"][chosen]["evaluation"].contains("accuracy_difference"));
   EXPECT_EQ(slurp(out + ".svg").find("<svg"), 0U);
-  EXPECT_FALSE(std::filesystem::exists(out + "/training"));
+  EXPECT_FALSE(std::filesystem::exists(out + "/shrink-training"));
 
   const Ran eval = run_brim({"eval", "--weights", file, "--data", data(), "--device", "cpu",
                              "--json", out + "-eval.json"});
@@ -119,6 +119,10 @@ TEST_F(Shrink, SaysWhatCannotBeMeant) {
             std::string::npos);
   EXPECT_NE(error_of({"--size", "100k", "--resume", "--overwrite"}, 2).find("begins anew"),
             std::string::npos);
+  std::filesystem::create_directories(*folder() / "other");
+  std::ofstream(*folder() / "other/model.safetensors") << "of another";
+  EXPECT_EQ(shrink("other", {"--size", "100k"}).code, 2);
+  EXPECT_EQ(slurp(*folder() / "other/model.safetensors"), "of another");
   const std::string size = error_of({"--size", "1k"}, 1);
   EXPECT_NE(size.find("is the least"), std::string::npos) << size;
   const std::string latency = error_of({"--latency", "1us", "--overwrite"}, 1);
