@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -152,6 +153,26 @@ TEST(SparseInt8Linear, HoldsTheLargestSumsAndEveryZeroPoint) {
         ASSERT_NO_FATAL_FAILURE(
             expect_same_linear(q, {.scale = 1, .zero_point = zero_point}, w, 8, {}));
       }
+}
+
+TEST(SparseInt8Linear, DoesNotSaturatePairs) {
+  // Instruction sets without sums in 32 bits add the products of two columns in 16 where they fit.
+  const NoGrad scope;
+  for (const int64_t columns : {2, 4, 9, 40, 700}) {
+    std::vector<int8_t> values;
+    const int8_t some[] = {64, 64, 65, -64, -64, -65, 127, 1, 2, -127, -1, -2, 0, 63, -63};
+    for (int64_t i = 0; i < 16 * columns; ++i)
+      values.push_back(some[static_cast<size_t>(i * i % 31 + i / 16) % std::size(some)]);
+    const Int8Weight w = Int8Weight::of(Tensor::from<int8_t>(values, {16, columns}), ones({16}));
+    for (const int64_t rows : {1, 9, 64})
+      for (const int64_t vector : {4, 16}) {
+        SCOPED_TRACE(testing::Message() << columns << " " << rows << " " << vector);
+        const Tensor most = full({rows, columns}, 255).to(u8);
+        ASSERT_NO_FATAL_FAILURE(expect_same_linear(most, {.scale = 1}, w, vector, {}));
+        ASSERT_NO_FATAL_FAILURE(
+            expect_same_linear(random_u8({rows, columns}), {.scale = 1}, w, vector, {}));
+      }
+  }
 }
 
 TEST(SparseInt8Linear, LeavesWholeGroupsOut) {

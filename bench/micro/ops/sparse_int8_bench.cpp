@@ -1,12 +1,14 @@
 // Layers that are sparse and in 8-bit integers beside those that are one of both, dense f32 ones
 // and oneDNN's dense int8, each in the memory format that is the fastest for it. All but oneDNN's
 // count the quantize() of their f32 inputs in; "u8" is with inputs and outputs of u8, as between
-// layers in integers. JSON lines: medians of rounds in which all take turns; "to_faster_x": how
+// layers in integers. Weights are normally distributed, as trained ones about are. JSON lines:
+// medians of rounds in which all take turns, of one thread's time of the CPU; "to_faster_x": how
 // many times as fast as the faster one of sparse f32 and dense int8.
 //
-//   build/bench/sparse_int8_bench [ROUNDS] [VECTOR] [PERCENT OF ZEROS]
+//   OMP_NUM_THREADS=1 build/bench/sparse_int8_bench [ROUNDS] [VECTOR] [PERCENT OF ZEROS]
 #include <brim/autograd/autograd.h>
 #include <brim/core/random.h>
+#include <brim/core/threads.h>
 #include <brim/ops/conv.h>
 #include <brim/ops/create.h>
 #include <brim/ops/matmul.h>
@@ -33,7 +35,7 @@ struct Case {
 void run(const Case& c, int rounds, int64_t vector, double sparsity) {
   const bool is_conv = c.x.rank() == 4;
   const int64_t padding = is_conv ? c.weight[2] / 2 : 0;
-  const Tensor x = rand(c.x), weight = pruned(rand(c.weight), vector, sparsity);
+  const Tensor x = rand(c.x), weight = pruned(randn(c.weight), vector, sparsity);
   const Tensor bias = rand({c.weight[0]});
   const Conv2dOptions how{.stride = c.stride, .padding = padding};
   const SparseWeight sparse = SparseWeight::encode(weight, vector);
@@ -67,7 +69,7 @@ void run(const Case& c, int rounds, int64_t vector, double sparsity) {
     calls["u8 int8"] = [=] { (void)int8_linear(q, params, int8, bias, next); };
     calls["u8 both"] = [=] { (void)sparse_int8_linear(q, params, both, bias, next); };
   }
-  const auto times = medians(calls, rounds);
+  const auto times = medians(calls, rounds, &thread_seconds);
   const auto best = [&](const std::string& kind) {
     double least = 1e9;
     for (const auto& [name, seconds] : times)
@@ -94,6 +96,7 @@ int main(int argc, char** argv) {
   const double sparsity = argc > 3 ? std::atof(argv[3]) / 100 : 0.75;
   const NoGrad scope;
   manual_seed(1);
+  set_num_threads(1);
   for (const int64_t batch : {1, 16}) {
     const Case cases[] = {{{batch, 64, 56, 56}, {64, 64, 3, 3}},
                           {{batch, 128, 28, 28}, {128, 128, 3, 3}},

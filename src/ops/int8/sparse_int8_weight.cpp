@@ -1,6 +1,8 @@
 // SparseInt8Weight: integers without their columns of zeros
 #include <brim/ops/sparse_int8.h>
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "backend/kernel.h"
@@ -15,10 +17,53 @@ ops::SparseParts sparse_parts_of(const SparseInt8Weight& w) {
   return {w.shape, w.vector, w.values, w.columns, w.starts, w.outputs};
 }
 
-/// Enough for the order of every instruction set: up to 3 columns of zeros behind each group, and
-/// what vectors read beyond the last one.
+/// Enough for the order of every instruction set: up to 3 columns of zeros behind each group, all
+/// of it in two orders, a count for each group, and what vectors read beyond the last one.
 Shape sparse_packed_shape(const SparseInt8Weight& w) {
-  return {(w.columns.numel() + 3 * sparse_parts_of(w).groups()) * w.vector + 64};
+  const int64_t groups = sparse_parts_of(w).groups();
+  return {2 * (w.columns.numel() + 3 * groups) * w.vector + 4 * groups + 64};
+}
+
+/// Brings columns together, two and two, whose products with u8 fit into an i16 together for each
+/// output of the group, for instruction sets that multiply and add them so; others come last.
+void pair_columns(ops::KeptColumns<int8_t>& kept, int64_t vector) {
+  constexpr size_t kTries = 64;
+  constexpr int kMaxSum = 128;
+  const auto width = static_cast<size_t>(vector);
+  const std::vector<int8_t> values = kept.values;
+  const std::vector<int32_t> columns = kept.columns;
+  const auto fit = [&](size_t a, size_t b) {
+    for (size_t o = 0; o < width; ++o) {
+      const int x = values[a * width + o], y = values[b * width + o];
+      if ((x ^ y) >= 0 && (x + y > kMaxSum || x + y < -kMaxSum)) return false;
+    }
+    return true;
+  };
+  size_t at = 0;
+  const auto put = [&](size_t j) {
+    kept.columns[at] = columns[j];
+    std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(j * width), width,
+                kept.values.begin() + static_cast<std::ptrdiff_t>(at * width));
+    ++at;
+  };
+  for (size_t g = 0; g + 1 < kept.starts.size(); ++g) {
+    std::vector<size_t> open, alone;
+    for (auto j = kept.starts[g]; j < kept.starts[g + 1]; ++j)
+      open.push_back(static_cast<size_t>(j));
+    for (size_t i = 0; i < open.size(); ++i) {
+      const size_t end = std::min(open.size(), i + 1 + kTries);
+      size_t other = i + 1;
+      while (other < end && !fit(open[i], open[other])) ++other;
+      if (other >= end) {
+        alone.push_back(open[i]);
+        continue;
+      }
+      put(open[i]);
+      put(open[other]);
+      open.erase(open.begin() + static_cast<std::ptrdiff_t>(other));
+    }
+    for (const size_t j : alone) put(j);
+  }
 }
 
 /// Of each output's values.
@@ -50,6 +95,7 @@ SparseInt8Weight SparseInt8Weight::encode(const Int8Weight& weight, int64_t vect
   const Device device = weight.values.device();
   const std::vector<int8_t> dense = weight.values.to_vector<int8_t>();
   auto kept = ops::keep_columns<int8_t>(dense, weight.shape(), vector, device);
+  pair_columns(kept, vector);
   const int64_t count = std::ssize(kept.columns), starts = std::ssize(kept.starts);
   return of({.shape = weight.shape(),
              .vector = vector,

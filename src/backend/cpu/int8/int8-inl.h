@@ -88,6 +88,15 @@ HWY_INLINE Sum plus_products(Sum sum, const Inputs& x, const Weights& w) {
 }
 #endif
 
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && HWY_TARGET > HWY_AVX3
+/// The same of four u8 and four i8, of which no two neighbours' products add up to more than an i16
+/// holds.
+HWY_INLINE Sum plus_narrow_products(Sum sum, Sum x, Sum w) {
+  const auto pairs = _mm256_maddubs_epi16(x.raw, w.raw);
+  return hn::Add(sum, Sum{_mm256_madd_epi16(pairs, _mm256_set1_epi16(1))});
+}
+#endif
+
 /// round(v * inverse) + zero_point in 0..255; 0 for NaN.
 HWY_INLINE auto to_u8(hn::Vec<Numbers> v, hn::Vec<Numbers> inverse, int32_t zero_point) {
   const Numbers d;

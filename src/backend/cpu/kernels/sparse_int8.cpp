@@ -1,5 +1,7 @@
 // Layers in 8-bit integers whose weights have kept columns only (see brim/ops/sparse_int8.h).
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -21,13 +23,32 @@ using backend::SparseInt8Call;
 // Rows up to which outputs are in the lanes of vectors, and each row's inputs are gathered: for
 // more of them it takes less to have rows there.
 constexpr int64_t kGatheredRows = 5;
+constexpr int kMaxPair = 128;  // 128 x 255 fits into an i16
 
 int64_t up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
 /// Where a group's packed columns begin: each group has up to 3 more of them, which are zeros.
 int64_t packed_start(const SparseIndex& index, int64_t g) { return index.starts[g] + 3 * g; }
+/// Where the second half of packed weights begins.
+int64_t narrow_begin(const SparseIndex& index) {
+  return packed_start(index, index.groups) * index.vector;
+}
 
-/// values (kept, vector): of each group in steps of columns, outputs, columns of a step.
+/// How many of a group's columns come in pairs whose products always fit into an i16 together (see
+/// SparseInt8Group).
+int64_t narrow_columns(const int8_t* values, int64_t kept, int64_t vector) {
+  int64_t j = 0;
+  for (; j + 4 <= kept; j += 4)
+    for (int64_t pair = j; pair < j + 4; pair += 2)
+      for (int64_t o = 0; o < vector; ++o) {
+        const int a = values[pair * vector + o], b = values[(pair + 1) * vector + o];
+        if (std::abs(a + b) > kMaxPair && a != 0 && b != 0 && (a < 0) == (b < 0)) return j;
+      }
+  return j;
+}
+
+/// values (kept, vector): of each group in steps of columns, outputs, columns of a step. Behind all
+/// of them, the same in steps of 4 for the columns that narrow_columns() counts, and these counts.
 void pack(const Context&, const Tensor& values, const Tensor& starts, Tensor& packed) {
   const int64_t group = int8_layout().group, vector = values.size(1);
   const SparseIndex index({}, starts, {}, vector, 0);
@@ -39,6 +60,17 @@ void pack(const Context&, const Tensor& values, const Tensor& starts, Tensor& pa
       for (int64_t o = 0; o < vector; ++o)
         to[packed_start(index, g) * vector + (j / group * vector + o) * group + j % group] =
             from[(index.starts[g] + j) * vector + o];
+  if (group == 4) return;
+  int8_t* const narrow = to + narrow_begin(index);
+  for (int64_t g = 0; g < index.groups; ++g) {
+    const int8_t* const values_of = from + index.starts[g] * vector;
+    const auto count = static_cast<int32_t>(narrow_columns(values_of, index.kept_of(g), vector));
+    for (int64_t j = 0; j < count; ++j)
+      for (int64_t o = 0; o < vector; ++o)
+        narrow[packed_start(index, g) * vector + (j / 4 * vector + o) * 4 + j % 4] =
+            values_of[j * vector + o];
+    std::memcpy(narrow + narrow_begin(index) + 4 * g, &count, 4);
+  }
 }
 
 /// The operands of a call but for its inputs.
@@ -94,6 +126,8 @@ class Weight {
     return {.weights = packed(g),
             .columns = index_.columns + index_.starts[g],
             .kept = index_.kept_of(g),
+            .narrow = narrow(g),
+            .narrow_weights = packed(g) + narrow_begin(index_),
             .runs = offsets(),
             .vector = index_.vector};
   }
@@ -105,6 +139,12 @@ class Weight {
     return f;
   }
   const Int8Layout& layout() const { return layout_; }
+  int64_t narrow(int64_t g) const {
+    if (layout_.group == 4) return 0;
+    int32_t count;
+    std::memcpy(&count, packed_ + 2 * narrow_begin(index_) + 4 * g, 4);
+    return std::clamp<int64_t>(count, 0, index_.kept_of(g) / 4 * 4);
+  }
 
  private:
   const Int8Layout layout_ = int8_layout();

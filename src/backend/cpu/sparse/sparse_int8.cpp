@@ -24,6 +24,11 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && HWY_TARGET > HWY_AVX3
+constexpr bool kHasNarrow = true;  // products of bytes, of which two are added in 16 bits
+#else
+constexpr bool kHasNarrow = false;
+#endif
 #if HWY_TARGET <= HWY_AVX3
 constexpr int kVectors = 4, kOutputsOfOne = 8;
 #else
@@ -42,7 +47,7 @@ struct Chunk {
 };
 
 /// P vectors of positions from `position` on, Q outputs from `output` on.
-template <int P, int Q>
+template <int P, int Q, bool kNarrow>
 HWY_INLINE void tile(const Chunk& c, int64_t position, int64_t output) {
   const Sums di;
   const Numbers d;
@@ -60,7 +65,15 @@ HWY_INLINE void tile(const Chunk& c, int64_t position, int64_t output) {
     for (int p = 0; p < P; ++p) in[p] = inputs_of(x + p * lanes);
     for (int q = 0; q < Q; ++q) {
       const Weights weight = weight_at(w + q);
-      for (int p = 0; p < P; ++p) acc[p][q] = plus_products(acc[p][q], in[p], weight);
+      for (int p = 0; p < P; ++p) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && HWY_TARGET > HWY_AVX3
+        if constexpr (kNarrow) {
+          acc[p][q] = plus_narrow_products(acc[p][q], in[p], weight);
+          continue;
+        }
+#endif
+        acc[p][q] = plus_products(acc[p][q], in[p], weight);
+      }
     }
   }
   if (!c.is_last) {
@@ -80,14 +93,27 @@ HWY_INLINE void tile(const Chunk& c, int64_t position, int64_t output) {
 }
 
 /// All outputs, for P vectors of positions.
-template <int P, int Q>
+template <int P, int Q, bool kNarrow>
 HWY_INLINE void outputs_of(const Chunk& c, int64_t position) {
   int64_t output = 0;
-  for (; output + Q <= c.vector; output += Q) tile<P, Q>(c, position, output);
-  if (output < c.vector) tile<P, 4>(c, position, output);
+  for (; output + Q <= c.vector; output += Q) tile<P, Q, kNarrow>(c, position, output);
+  if (output < c.vector) tile<P, 4, kNarrow>(c, position, output);
 }
 
-/// 16 positions of a step: in each lane of i32 the inputs of one.
+/// All of `count` positions.
+template <bool kNarrow>
+HWY_INLINE void positions_of(const Chunk& c, int64_t count) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(Sums()));
+  int64_t p = 0;
+  for (; p + (kVectors - 1) * lanes < count; p += kVectors * lanes)
+    outputs_of<kVectors, 4, kNarrow>(c, p);
+  if constexpr (kVectors > 2)
+    for (; p + lanes < count; p += 2 * lanes) outputs_of<2, kOutputsOfOne, kNarrow>(c, p);
+  for (; p < count; p += lanes) outputs_of<1, kOutputsOfOne, kNarrow>(c, p);
+}
+
+/// 16 positions of a step: in each lane of i32 the inputs of one, 4 as they are or 2 of 16 bits.
+template <bool kFour>
 HWY_INLINE void interleave(const uint8_t* const* runs, int64_t position, int32_t* to) {
 #if HWY_TARGET == HWY_SCALAR
   for (int64_t p = 0; p < 16; ++p) {
@@ -103,13 +129,13 @@ HWY_INLINE void interleave(const uint8_t* const* runs, int64_t position, int32_t
   const auto low = hn::InterleaveLower(d8, a, b), high = hn::InterleaveUpper(d8, a, b);
   // The other two, or what makes 16 bits of 8.
   decltype(hn::Zero(d8)) others[2];
-  if constexpr (kQuads) {
+  if constexpr (kFour) {
     const auto c = run(2), e = run(3);
     others[0] = hn::InterleaveLower(d8, c, e);
     others[1] = hn::InterleaveUpper(d8, c, e);
   }
   const auto put = [&](auto v, int part) { hn::StoreU(hn::BitCast(d32, v), d32, to + 4 * part); };
-  if constexpr (kQuads) {
+  if constexpr (kFour) {
     const auto l = hn::BitCast(d16, low), h = hn::BitCast(d16, high);
     const auto l2 = hn::BitCast(d16, others[0]), h2 = hn::BitCast(d16, others[1]);
     put(hn::InterleaveLower(d16, l, l2), 0);
@@ -143,46 +169,60 @@ HWY_INLINE void widen(const int8_t* from, int64_t pairs, int32_t* to) {
     hn::StoreU(hn::PromoteTo(d16, hn::LoadU(d8, from + i)), d16, wide + i);
 }
 
-void block(const uint8_t* x, int64_t count, const SparseInt8Group& g, const Int8Finish& finish,
-           void* y, char* scratch) {
-  const auto lanes = static_cast<int64_t>(hn::Lanes(Sums()));
-  auto* const inputs = reinterpret_cast<int32_t*>(scratch);
-  int32_t* const sums = inputs + kChunk * kPositions;
-  int32_t* const wide = sums + g.vector * kPositions;
-  Chunk c{.x = inputs,
-          .w = wide,
-          .steps = 0,
-          .vector = g.vector,
-          .is_first = true,
-          .is_last = false,
-          .sums = sums,
-          .finish = finish,
-          .y = y};
-  const int64_t steps = (g.kept + kGroup - 1) / kGroup;
+/// Columns first .. first + count of the group, whose weights follow each other in `weights`,
+/// `kStep` of them in a step.
+template <int64_t kStep, bool kNarrow>
+HWY_INLINE void columns_of(const uint8_t* x, int64_t positions, const SparseInt8Group& g,
+                           int64_t first, int64_t count, const int8_t* weights, Chunk c,
+                           int32_t* inputs, int32_t* wide) {
+  const int64_t steps = (count + kStep - 1) / kStep, end = first + count;
+  const bool begins = first == 0, ends = end == g.kept;
   int64_t step = 0;
   do {
     c.steps = std::min(kChunk, steps - step);
-    c.is_first = step == 0;
-    c.is_last = step + c.steps == steps;
+    c.is_first = begins && step == 0;
+    c.is_last = ends && step + c.steps == steps;
     for (int64_t j = 0; j < c.steps; ++j) {
-      const uint8_t* runs[kGroup];
-      for (int64_t i = 0; i < kGroup; ++i)  // the last one again, times zeros
-        runs[i] = x + g.runs[g.columns[std::min((step + j) * kGroup + i, g.kept - 1)]];
-      for (int64_t p = 0; p < count; p += kPositionStep)
-        interleave(runs, p, inputs + j * kPositions + p);
+      const uint8_t* runs[kStep];
+      for (int64_t i = 0; i < kStep; ++i)  // the last one again, times zeros
+        runs[i] = x + g.runs[g.columns[std::min(first + (step + j) * kStep + i, end - 1)]];
+      for (int64_t p = 0; p < positions; p += kPositionStep)
+        interleave<kStep == 4>(runs, p, inputs + j * kPositions + p);
     }
-    const int8_t* const weights = g.weights + step * g.vector * kGroup;
-    if constexpr (kQuads)
-      c.w = reinterpret_cast<const int32_t*>(weights);
-    else
-      widen(weights, c.steps * g.vector, wide);
-    int64_t p = 0;
-    for (; p + (kVectors - 1) * lanes < count; p += kVectors * lanes) outputs_of<kVectors, 4>(c, p);
-    if constexpr (kVectors > 2)
-      for (; p + lanes < count; p += 2 * lanes) outputs_of<2, kOutputsOfOne>(c, p);
-    for (; p < count; p += lanes) outputs_of<1, kOutputsOfOne>(c, p);
+    const int8_t* const of_step = weights + step * g.vector * kStep;
+    if constexpr (kStep == 4) {
+      c.w = reinterpret_cast<const int32_t*>(of_step);
+    } else {
+      widen(of_step, c.steps * g.vector, wide);
+      c.w = wide;
+    }
+    positions_of<kNarrow>(c, positions);
     step += c.steps;
   } while (step < steps);
+}
+
+void block(const uint8_t* x, int64_t count, const SparseInt8Group& g, const Int8Finish& finish,
+           void* y, char* scratch) {
+  auto* const inputs = reinterpret_cast<int32_t*>(scratch);
+  int32_t* const sums = inputs + kChunk * kPositions;
+  int32_t* const wide = sums + g.vector * kPositions;
+  const Chunk c{.x = inputs,
+                .w = wide,
+                .steps = 0,
+                .vector = g.vector,
+                .is_first = true,
+                .is_last = false,
+                .sums = sums,
+                .finish = finish,
+                .y = y};
+  int64_t narrow = 0;
+  if constexpr (kHasNarrow) {
+    narrow = g.narrow;
+    if (narrow > 0) columns_of<4, true>(x, count, g, 0, narrow, g.narrow_weights, c, inputs, wide);
+    if (narrow == g.kept && narrow > 0) return;
+  }
+  columns_of<kGroup, false>(x, count, g, narrow, g.kept - narrow, g.weights + narrow * g.vector, c,
+                            inputs, wide);
 }
 
 }  // namespace

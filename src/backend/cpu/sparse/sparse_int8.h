@@ -19,6 +19,11 @@ struct SparseInt8Group {
   const int8_t* weights;   ///< (steps, vector, group) of Int8Layout; 0 beyond `kept` columns
   const int32_t* columns;  ///< those that are kept
   int64_t kept;
+  /// Columns from the first one on, a multiple of 4, of whose neighbours (0 and 1, 2 and 3, ..)
+  /// both products always fit into an i16 together; and their weights once more: (narrow / 4,
+  /// vector, 4).
+  int64_t narrow;
+  const int8_t* narrow_weights;
   const int64_t* runs;  ///< where the run of each column of the dense weight begins
   int64_t vector;       ///< outputs; a multiple of 4, at most 64
 };
