@@ -56,12 +56,13 @@ SparseForm::SparseForm(const Tensor& dense, SparseWeight weight)
              dense.shape().str());
 }
 
-bool SparseForm::is_faster(const Tensor& x, const std::function<void(const Tensor& x)>& dense,
-                           const std::function<void(const Tensor& x)>& sparse) {
+bool FasterForm::is_sparse_faster(const Tensor& x,
+                                  const std::function<void(const Tensor& x)>& dense,
+                                  const std::function<void(const Tensor& x)>& sparse) {
   const bool is_nhwc = ops::is_nhwc(x);
   const auto key = std::pair(std::vector<int64_t>(x.shape().begin(), x.shape().end()), is_nhwc);
   const std::lock_guard lock(mutex_);
-  if (const auto known = is_faster_.find(key); known != is_faster_.end()) return known->second;
+  if (const auto known = known_.find(key); known != known_.end()) return known->second;
   const RecordingPause pause;  // what is measured is computed
   Tensor like = zeros(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   if (is_nhwc) like = like.to(MemoryFormat::nhwc);
@@ -72,8 +73,8 @@ bool SparseForm::is_faster(const Tensor& x, const std::function<void(const Tenso
       const double seconds = seconds_of(is_sparse ? sparse : dense, like);
       if (round > 0) best[is_sparse] = std::min(best[is_sparse], seconds);
     }
-  if (is_faster_.size() >= kMaxShapes) is_faster_.clear();
-  return is_faster_[key] = best[1] < best[0];
+  if (known_.size() >= kMaxShapes) known_.clear();
+  return known_[key] = best[1] < best[0];
 }
 
 Int8Form::Int8Form(const Tensor& dense, Int8Weight weight, QuantParams input)
@@ -90,6 +91,7 @@ Int8Form::Int8Form(const Tensor& dense, Int8Weight weight, QuantParams input)
 
 Int8Form::Int8Form(const Tensor& dense, SparseInt8Weight weight, QuantParams input)
     : InferenceForm(dense, weight.packed.defined() ? weight.packed.device() : Device()),
+      weight_(weight.packed.defined() ? weight.int8() : Int8Weight()),
       sparse_(std::move(weight)),
       input_(input) {
   BRIM_CHECK(sparse_.packed.defined(), ValueError,
@@ -101,15 +103,25 @@ Int8Form::Int8Form(const Tensor& dense, SparseInt8Weight weight, QuantParams inp
   input_.check();
 }
 
-Tensor Int8Form::linear(const Tensor& x, const Tensor& bias) const {
-  const Tensor q = quantize(x, input_);
-  return is_sparse() ? sparse_int8_linear(q, input_, sparse_, bias)
-                     : int8_linear(q, input_, weight_, bias);
+Tensor Int8Form::linear(const Tensor& x, const Tensor& bias) {
+  const auto dense = [&](const Tensor& some) {
+    return int8_linear(quantize(some, input_), input_, weight_, bias);
+  };
+  const auto sparse = [&](const Tensor& some) {
+    return sparse_int8_linear(quantize(some, input_), input_, sparse_, bias);
+  };
+  return is_sparse() && faster_.is_sparse_faster(x, dense, sparse) ? sparse(x) : dense(x);
 }
 
-Tensor Int8Form::conv2d(const Tensor& x, const Tensor& bias, const Conv2dOptions& options) const {
-  if (is_sparse()) return sparse_int8_conv2d(quantize(x, input_), input_, sparse_, bias, options);
-  return int8_conv2d(quantize(x.to(MemoryFormat::nhwc), input_), input_, weight_, bias, options);
+Tensor Int8Form::conv2d(const Tensor& x, const Tensor& bias, const Conv2dOptions& options) {
+  const auto dense = [&](const Tensor& some) {
+    return int8_conv2d(quantize(some.to(MemoryFormat::nhwc), input_), input_, weight_, bias,
+                       options);
+  };
+  const auto sparse = [&](const Tensor& some) {
+    return sparse_int8_conv2d(quantize(some, input_), input_, sparse_, bias, options);
+  };
+  return is_sparse() && faster_.is_sparse_faster(x, dense, sparse) ? sparse(x) : dense(x);
 }
 
 std::string form_str(const std::shared_ptr<Int8Form>& int8,

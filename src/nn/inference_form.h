@@ -35,26 +35,40 @@ class InferenceForm {
   const ModeKey key_;    // of its layer, which computes with it
 };
 
-/// The weight without its columns of zeros, and for which inputs it is faster than the dense one.
+/// For which inputs a way to compute a layer is faster than another one with the same results.
+class FasterForm {
+ public:
+  /// Whether `sparse` is for inputs of the shape and memory format of x, as was measured at the
+  /// first of them. Safe in several threads.
+  bool is_sparse_faster(const Tensor& x, const std::function<void(const Tensor& x)>& dense,
+                        const std::function<void(const Tensor& x)>& sparse);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<std::vector<int64_t>, bool>, bool> known_;  // by sizes, and nhwc
+};
+
+/// The weight without its columns of zeros, where that is faster.
 class SparseForm : public InferenceForm {
  public:
   /// Throws ValueError where `weight` is none, or of another shape than `dense`.
   SparseForm(const Tensor& dense, SparseWeight weight);
 
   const SparseWeight& weight() const { return weight_; }
-  /// Whether it is for inputs of the shape and memory format of x, as was measured at the first of
-  /// them. Safe in several threads.
+  /// As FasterForm has it.
   bool is_faster(const Tensor& x, const std::function<void(const Tensor& x)>& dense,
-                 const std::function<void(const Tensor& x)>& sparse);
+                 const std::function<void(const Tensor& x)>& sparse) {
+    return faster_.is_sparse_faster(x, dense, sparse);
+  }
 
  private:
   const SparseWeight weight_;
-  std::mutex mutex_;
-  std::map<std::pair<std::vector<int64_t>, bool>, bool> is_faster_;  // by sizes, and nhwc
+  FasterForm faster_;
 };
 
-/// The weight in 8-bit integers, with or without its columns of zeros, and the scale and zero point
-/// of inputs. It is not measured whether that is faster, because results differ.
+/// The weight in 8-bit integers, and the scale and zero point of inputs. It is not measured whether
+/// that is faster than f32, because results differ; but whether it is to leave columns of zeros
+/// out.
 class Int8Form : public InferenceForm {
  public:
   /// Throws ValueError where `weight` is of another shape than `dense`, or input no parameters.
@@ -62,16 +76,17 @@ class Int8Form : public InferenceForm {
   Int8Form(const Tensor& dense, SparseInt8Weight weight, QuantParams input);
 
   /// Of x in f32: as linear() and conv2d() with the weight.
-  Tensor linear(const Tensor& x, const Tensor& bias) const;
-  Tensor conv2d(const Tensor& x, const Tensor& bias, const Conv2dOptions& options) const;
+  Tensor linear(const Tensor& x, const Tensor& bias);
+  Tensor conv2d(const Tensor& x, const Tensor& bias, const Conv2dOptions& options);
   const char* name() const { return is_sparse() ? "sparse int8" : "int8"; }
 
  private:
   bool is_sparse() const { return sparse_.values.defined(); }
 
-  const Int8Weight weight_;  // one of both
-  const SparseInt8Weight sparse_;
+  const Int8Weight weight_;
+  const SparseInt8Weight sparse_;  // the same; empty where there are no columns of zeros
   const QuantParams input_;
+  FasterForm faster_;
 };
 
 /// Which one a layer has, for str(): ", sparse int8", or nothing.

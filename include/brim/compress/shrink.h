@@ -39,9 +39,11 @@ using LayerForms = std::map<std::string, LayerForm>;
 /// What a layer costs in a form.
 struct FormCost {
   LayerForm form;
-  double seconds = 0;   ///< of one forward pass
-  int64_t bytes = 0;    ///< of its weight, as files have it
-  double distance = 0;  ///< of the network's outputs from the dense network's, by this layer alone
+  double seconds = 0;  ///< of one forward pass
+  int64_t bytes = 0;   ///< of its weight, as files have it
+  /// Of the network's outputs from the dense network's, by this layer alone; where it is sparse,
+  /// with its outputs' means and variances brought back, which is the least that training does.
+  double distance = 0;
 };
 
 struct LayerCosts {

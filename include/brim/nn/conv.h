@@ -35,7 +35,7 @@ class Conv2d : public Module {
   void use_sparse(SparseWeight weight);
   /// As Linear::use_int8(). The layer then computes in nhwc, and so is its output.
   void use_int8(Int8Weight weight, QuantParams input);
-  /// As Linear::use_sparse_int8(). The output has the memory format of the input.
+  /// As Linear::use_sparse_int8(). The output is nhwc, or has the memory format of the input.
   void use_sparse_int8(SparseInt8Weight weight, QuantParams input);
   void use_dense();
 

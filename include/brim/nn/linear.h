@@ -31,7 +31,8 @@ class Linear : public Module {
   /// What the weight is in 8-bit integers, and the scale and zero point of inputs: computed with
   /// where no gradient is wanted, until the weight changes (compress::quantize()).
   void use_int8(Int8Weight weight, QuantParams input);
-  /// The same without the integers' columns of zeros.
+  /// The same without the integers' columns of zeros, where that is faster: the first call with a
+  /// shape of inputs measures both.
   void use_sparse_int8(SparseInt8Weight weight, QuantParams input);
   /// Computes with the dense weight again.
   void use_dense();
