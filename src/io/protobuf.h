@@ -3,6 +3,7 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -36,6 +37,12 @@ class ProtobufWriter {
   }
   ProtobufWriter& message(int field, const ProtobufWriter& value) {
     return text(field, value.bytes_);
+  }
+  /// The begin of a field whose `size` bytes the caller writes behind it.
+  ProtobufWriter& begin(int field, size_t size) {
+    tag(field, Wire::bytes);
+    varint(size);
+    return *this;
   }
   /// A packed repeated field.
   ProtobufWriter& all_f64(int field, std::span<const double> values) {

@@ -77,6 +77,8 @@ void Conv2d::use_sparse_int8(SparseInt8Weight w, QuantParams input) {
   sparse_.reset();
 }
 
+const Int8Weight* Conv2d::int8_weight() const { return int8_ ? &int8_->weight() : nullptr; }
+
 void Conv2d::use_dense() {
   sparse_.reset();
   int8_.reset();

@@ -19,6 +19,8 @@ namespace {
 constexpr size_t kMaxShapes = 256;  // that are known
 constexpr int kRounds = 3;          // of each; the shortest counts
 
+thread_local constinit bool dense_layers_wanted = false;
+
 double seconds_of(const std::function<void(const Tensor&)>& call, const Tensor& x) {
   const double begin = steady_seconds();
   call(x);
@@ -27,6 +29,10 @@ double seconds_of(const std::function<void(const Tensor&)>& call, const Tensor& 
 }
 
 }  // namespace
+
+DenseLayers::DenseLayers() : before_(dense_layers_wanted) { dense_layers_wanted = true; }
+DenseLayers::~DenseLayers() { dense_layers_wanted = before_; }
+bool DenseLayers::wanted() { return dense_layers_wanted; }
 
 InferenceForm::InferenceForm(const Tensor& dense, Device device)
     : dense_(dense.detach()), version_(dense.storage()->version()), device_(device) {}
@@ -59,6 +65,7 @@ SparseForm::SparseForm(const Tensor& dense, SparseWeight weight)
 bool FasterForm::is_sparse_faster(const Tensor& x,
                                   const std::function<void(const Tensor& x)>& dense,
                                   const std::function<void(const Tensor& x)>& sparse) {
+  if (DenseLayers::wanted()) return false;
   const bool is_nhwc = ops::is_nhwc(x);
   const auto key = std::pair(std::vector<int64_t>(x.shape().begin(), x.shape().end()), is_nhwc);
   const std::lock_guard lock(mutex_);

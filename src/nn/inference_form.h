@@ -18,6 +18,19 @@
 
 namespace brim::nn {
 
+/// In this scope layers with a sparse form compute with their dense weight, which it is as well.
+class DenseLayers {
+ public:
+  DenseLayers();
+  ~DenseLayers();
+  DenseLayers(const DenseLayers&) = delete;
+  DenseLayers& operator=(const DenseLayers&) = delete;
+  static bool wanted();  ///< of this thread
+
+ private:
+  const bool before_;
+};
+
 class InferenceForm {
  public:
   virtual ~InferenceForm() = default;
@@ -79,6 +92,7 @@ class Int8Form : public InferenceForm {
   Tensor linear(const Tensor& x, const Tensor& bias);
   Tensor conv2d(const Tensor& x, const Tensor& bias, const Conv2dOptions& options);
   const char* name() const { return is_sparse() ? "sparse int8" : "int8"; }
+  const Int8Weight& weight() const { return weight_; }  ///< zeros included
 
  private:
   bool is_sparse() const { return sparse_.values.defined(); }

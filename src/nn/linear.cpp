@@ -46,6 +46,7 @@ void Linear::use_sparse_int8(SparseInt8Weight w, QuantParams input) {
   int8_ = std::make_shared<Int8Form>(weight, std::move(w), input);
   sparse_.reset();
 }
+const Int8Weight* Linear::int8_weight() const { return int8_ ? &int8_->weight() : nullptr; }
 
 void Linear::use_dense() {
   sparse_.reset();

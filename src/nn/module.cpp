@@ -16,6 +16,7 @@
 #include "core/hash.h"
 #include "core/recording.h"
 #include "nn/modes.h"
+#include "nn/module_calls.h"
 
 namespace brim::nn {
 namespace {
@@ -25,6 +26,8 @@ std::atomic<uint64_t> modes{0};  // exclusive or over the modules in eval mode
 void flip_mode(const Module& m) { modes.fetch_xor(splitmix64(reinterpret_cast<uintptr_t>(&m))); }
 
 }  // namespace
+
+thread_local constinit ModuleListener* module_listener [[gnu::tls_model("initial-exec")]] = nullptr;
 
 uint64_t training_modes() { return modes.load(std::memory_order_relaxed); }
 
@@ -54,6 +57,7 @@ std::string Module::kind() const {
 
 Tensor Module::forward_with_hooks(const Tensor& x) {
   const Hooks hooks = *hooks_;  // a hook may remove itself
+  const ModuleCall call(*this);
   Tensor y = forward(x);
   for (const std::shared_ptr<Hook>& hook : hooks)
     if (Tensor other = hook->call(*this, x, y); other.defined()) y = std::move(other);

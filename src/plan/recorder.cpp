@@ -105,6 +105,7 @@ class Recorder final : public backend::LaunchRecorder {
     p.launches.push_back(std::move(launch));
   }
   Launch& last_launch() override { return *result_.program.launches.back(); }
+  size_t count() const { return result_.program.launches.size(); }
 
   Tensor kept(const Tensor& t) override {
     const Ref<Storage>& storage = t.storage();
@@ -239,6 +240,10 @@ Recording record(const Step& step, std::span<const Tensor> inputs, bool keep_gra
   std::vector<Tensor> results = step(recorder.inputs());
   autograd::OwnCasts::drop();  // they end with the step
   return recorder.finish(std::move(results), keep_gradients);
+}
+
+size_t recorded_launches() {
+  return recording ? static_cast<const Recorder*>(recording)->count() : 0;
 }
 
 void give_memory(Storage& storage) {

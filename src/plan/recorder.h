@@ -48,6 +48,9 @@ using Step = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
 Recording record(const Step& step, std::span<const Tensor> inputs, bool keep_gradients,
                  std::vector<std::function<void()>>* undo = nullptr, bool for_passes = true);
 
+/// How many launches the recording of this thread has so far.
+size_t recorded_launches();
+
 /// Memory for what a recording left behind, where somebody computes it after all.
 void give_memory(Storage& storage);
 

@@ -37,6 +37,7 @@ class Conv2d : public Module {
   void use_int8(Int8Weight weight, QuantParams input);
   /// As Linear::use_sparse_int8(). The output is nhwc, or has the memory format of the input.
   void use_sparse_int8(SparseInt8Weight weight, QuantParams input);
+  const Int8Weight* int8_weight() const;  ///< null without one
   void use_dense();
 
   const Options options;

@@ -34,6 +34,8 @@ class Linear : public Module {
   /// The same without the integers' columns of zeros, where that is faster: the first call with a
   /// shape of inputs measures both.
   void use_sparse_int8(SparseInt8Weight weight, QuantParams input);
+  /// The integers, zeros included, or null.
+  const Int8Weight* int8_weight() const;
   /// Computes with the dense weight again.
   void use_dense();
 
