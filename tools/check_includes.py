@@ -24,6 +24,7 @@ LAYERS = [
     ["compress"],
     ["plan"],
     ["io"],
+    ["deploy"],
     ["data"],
     ["dist"],
     ["train"],

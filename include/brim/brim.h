@@ -35,6 +35,7 @@
 #include <brim/data/tables.h>
 #include <brim/data/transform.h>
 #include <brim/data/verify.h>
+#include <brim/deploy/onnx.h>
 #include <brim/diag/account.h>
 #include <brim/diag/best_device.h>
 #include <brim/diag/trace.h>
