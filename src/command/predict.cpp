@@ -1,81 +1,28 @@
 // `brim predict --weights FILE INPUT...`: what a network says of pictures, tables or texts.
 #include <brim/autograd/autograd.h>
 #include <brim/core/threads.h>
-#include <brim/nn/models.h>
 #include <brim/train/weights.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "command/command.h"
-#include "command/compressed_layers.h"
 #include "command/device_option.h"
 #include "command/libraries.h"
 #include "command/predictor.h"
 #include "command/report.h"
 #include "command/say.h"
-#include "command/with_weights.h"
-#include "core/check.h"
+#include "command/trained_network.h"
 
 namespace brim::command {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What the file says, or else the size that the network's number of classes sets in it.
-int64_t output_count(const train::WeightsInfo& info, const train::WeightsFile& file,
-                     const train::Recipe& recipe) {
-  if (recipe.task == "language") return recipe.input.vocabulary;
-  if (!info.classes.empty()) return static_cast<int64_t>(info.classes.size());
-  if (recipe.task == "regress") return 1;
-  const std::string& model = recipe.model;
-  const auto parameters = [&](int64_t classes) {
-    return make_within(
-               file, Device::cpu(),
-               [&] { return nn::make_model(model, {.classes = classes, .input = info.input}); })
-        ->named_parameters();
-  };
-  const NamedTensors two = parameters(2), three = parameters(3);
-  for (size_t i = 0; i < std::min(two.size(), three.size()); ++i) {
-    const auto& [name, x] = two[i];
-    const Shape &a = x.shape(), &b = three[i].second.shape();
-    if (a == b || a.rank() != b.rank()) continue;
-    const auto& names = file.names();
-    BRIM_CHECK(std::find(names.begin(), names.end(), name) != names.end(), FileError,
-               "[predict] {} holds no {}, which would tell how many classes it knows; name the "
-               "recipe of its network, which is not {}, with --recipe",
-               file.path(), name, model);
-    const Shape& shape = file.info(name).shape;
-    for (int d = 0; d < a.rank(); ++d)
-      if (a[d] == 2 && b[d] == 3 && d < shape.rank() && shape[d] > 0) return shape[d];
-  }
-  raise<FileError>(
-      "[predict] {} does not tell how many classes it knows; use weights that `brim train` wrote",
-      file.path());
-}
-
-TrainedNetwork open_network(const PredictOptions& o, Device device) {
-  const train::WeightsFile file(o.weights);
-  TrainedNetwork net{.path = o.weights, .info = train::read_weights_info(file), .device = device};
-  BRIM_CHECK(net.info.recipe || !o.recipe.empty(), ValueError,
-             "[predict] {} does not say which recipe made it; name one with --recipe", o.weights);
-  net.recipe = o.recipe.empty() ? *net.info.recipe : train::load_recipe(o.recipe);
-  check_can_be_asked(o.weights, net.recipe);
-  if (net.recipe.task == "language") net.info.input = {net.recipe.input.window};
-  net.network = with_weights(file, device, [&] {
-    return nn::make_model(net.recipe.model, {.classes = output_count(net.info, file, net.recipe),
-                                             .input = net.info.input,
-                                             .device = device});
-  });
-  net.network->eval();
-  (void)use_int8_layers(*net.network,
-                        file);  // sparse ones are measured, which one input is not worth
-  return net;
-}
-
 int predict(const PredictOptions& o, const ChosenDevices& chosen) {
   if (o.threads > 0) set_num_threads(o.threads);
-  const TrainedNetwork net = open_network(o, chosen.devices[0]);
+  const TrainedNetwork net =
+      open_network("predict", o.weights, o.recipe, chosen.devices[0],
+                   [&](const train::Recipe& recipe) { check_can_be_asked(o.weights, recipe); });
   const NoGrad guard;
   const std::unique_ptr<Predictor> predictor = make_predictor(net, o);
   Json all = Json::array();

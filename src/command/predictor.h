@@ -8,10 +8,9 @@
 #include <string>
 #include <vector>
 
-#include <brim/core/device.h>
-#include <brim/nn/module.h>
 #include <brim/train/recipe.h>
-#include <brim/train/weights.h>
+
+#include "command/trained_network.h"
 
 namespace brim::command {
 
@@ -23,15 +22,6 @@ struct PredictOptions {
   int64_t length = 200;
   double temperature = 0.8;
   uint64_t seed = 0;
-};
-
-/// A trained network, ready to be asked.
-struct TrainedNetwork {
-  std::string path;  ///< of the weights
-  train::WeightsInfo info;
-  train::Recipe recipe;
-  Device device;
-  std::unique_ptr<nn::Module> network;
 };
 
 /// The answer to one input: lines for people, and the same for programs.

@@ -1,0 +1,143 @@
+// `brim export --weights FILE --onnx -o FILE`: a trained network for other programs to run.
+#include <brim/deploy/onnx.h>
+
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "command/command.h"
+#include "command/format.h"
+#include "command/libraries.h"
+#include "command/report.h"
+#include "command/say.h"
+#include "command/trained_network.h"
+#include "core/check.h"
+
+namespace brim::command {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct ExportOptions {
+  std::string weights, recipe, out, input, json;
+  std::optional<int64_t> batch;
+  bool onnx = false, symmetric = false, overwrite = false;
+};
+
+/// "3x224x224"
+Shape parse_shape(const std::string& text) {
+  const auto fail = [&] {
+    throw UsageError(fmt::format("--input {}: sizes of one input are written as 3x224x224", text));
+  };
+  Shape shape;
+  const char *at = text.data(), *const end = at + text.size();
+  while (true) {
+    int64_t size = 0;
+    const auto [next, error] = std::from_chars(at, end, size);
+    if (error != std::errc() || size < 1 || size > 1'000'000 || shape.rank() == kMaxRank - 1)
+      fail();
+    shape.push_back(size);
+    if (next == end) return shape;
+    if (*next != 'x') fail();
+    at = next + 1;
+  }
+}
+
+/// Of one input, without the batch.
+Shape input_of(const TrainedNetwork& net, const ExportOptions& o) {
+  if (!o.input.empty()) return parse_shape(o.input);
+  BRIM_CHECK(net.info.input.rank() > 0, ValueError,
+             "[export] {} does not say how large an input is; give its sizes, as --input 3x32x32",
+             o.weights);
+  return net.info.input;
+}
+
+std::string list(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// What a program must know to use the file.
+std::map<std::string, std::string> metadata_of(const TrainedNetwork& net, const Shape& input) {
+  std::map<std::string, std::string> all = {{"model", net.recipe.model}, {"task", net.recipe.task}};
+  const auto add = [&](const char* key, const std::vector<std::string>& names) {
+    if (!names.empty()) all[key] = list(names);
+  };
+  add("classes", net.info.classes);
+  add("columns", net.info.columns);
+  add("targets", net.info.targets);
+  if (net.recipe.task != "language" && input.rank() == 3) {
+    all["mean"] = list(net.recipe.input.mean);
+    all["std"] = list(net.recipe.input.std);
+    all["input"] = "pixels in [0, 1], channels first, minus mean, divided by std";
+  }
+  return all;
+}
+
+int run(const ExportOptions& o) {
+  if (!o.onnx) throw UsageError("name the format to write: --onnx");
+  check_json_path(o.json);
+  check_outputs({{"--out", o.out}, {"--json", o.json}},
+                {{"the recipe", o.recipe}, {"the weights", o.weights}});
+  std::error_code error;
+  if (!o.overwrite && exists(std::filesystem::symlink_status(o.out, error)))
+    throw UsageError(fmt::format("--out: {} exists; give --overwrite to replace it", o.out));
+  check_output_path("out", o.out);
+
+  const TrainedNetwork net = open_network("export", o.weights, o.recipe, Device::cpu());
+  const Shape input = input_of(net, o);
+  Shape shape = input;
+  shape.insert(0, 1);
+  const Tensor example =
+      Tensor::empty(shape, net.recipe.task == "language" ? DType::i64 : DType::f32, Device::cpu());
+  const deploy::OnnxSummary made = deploy::save_onnx(
+      o.out, *net.network, example,
+      {.batch = o.batch, .symmetric_int8 = o.symmetric, .metadata = metadata_of(net, input)});
+  const std::string batch = o.batch ? std::to_string(*o.batch) : "batch";
+  if (!is_stdout(o.json)) {
+    say(stdout, "{}: {} in ONNX, opset {}: {} nodes, {} weights and constants, {}\n", o.out,
+        net.recipe.model, made.opset, made.nodes, made.initializers, format_bytes(made.bytes));
+    std::string sizes = batch;
+    for (const int64_t size : input) sizes += fmt::format(", {}", size);
+    say(stdout, "input ({}) {}\n", sizes, name(example.dtype()));
+    if (!net.int8.empty()) say(stdout, "{}: QDQ\n", net.int8);
+  }
+  if (!o.json.empty())
+    write_json({{"file", o.out},
+                {"format", "onnx"},
+                {"model", net.recipe.model},
+                {"opset", made.opset},
+                {"bytes", made.bytes},
+                {"nodes", made.nodes},
+                {"initializers", made.initializers},
+                {"operators", made.operators},
+                {"input", std::vector<int64_t>(input.begin(), input.end())},
+                {"batch", o.batch ? Json(*o.batch) : Json(nullptr)},
+                {"versions", build_versions()}},
+               o.json);
+  return 0;
+}
+
+const Register export_command(
+    {"export", "write a trained network for other programs to run: ONNX",
+     [](Arguments args) -> std::function<int()> {
+       auto o = std::make_shared<ExportOptions>();
+       args.add("--weights", o->weights, "a .safetensors, .pth or .pt file").required();
+       args.add("--recipe", o->recipe, "for weights that do not name their recipe");
+       args.flag("--onnx", o->onnx,
+                 "as an ONNX file, layers in 8-bit integers as QDQ: for ONNX Runtime, TensorRT");
+       args.add("-o,--out", o->out, "the file to write").required().file();
+       args.add("--batch", o->batch, "samples of a batch, always (default: any number)")
+           .range(int64_t{1}, int64_t{1} << 30);
+       args.add("--input", o->input,
+                "sizes of one input, as 3x224x224, for weights that do not say, or others");
+       args.flag(
+           "--symmetric", o->symmetric,
+           "inputs of layers in 8-bit integers as i8 around 0, as TensorRT wants them, not as "
+           "u8");
+       args.flag("--overwrite", o->overwrite, "replace the file that is there");
+       args.add("--json", o->json, "write what was made to a file, or - for standard output");
+       return [o] { return run(*o); };
+     }});
+
+}  // namespace
+}  // namespace brim::command
