@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "nn/layer.h"
+#include "nn/module_calls.h"
 
 namespace brim::nn {
 namespace {
@@ -104,6 +105,7 @@ std::vector<Tensor> MultiheadAttention::project(const Tensor& query, const Tenso
 
 Tensor MultiheadAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                    const AttentionMask& mask) {
+  const ModuleCall call(*this);
   const int rank = query.rank() == 2 ? 2 : 3;
   check_sequence("query", query, rank, options.dim);
   check_sequence("key", key, rank, options.key_dim);

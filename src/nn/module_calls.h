@@ -14,7 +14,8 @@ class ModuleListener {
   ~ModuleListener() = default;
 };
 
-/// Of this thread, or null. It hears of modules that have hooks, be it one that does nothing.
+/// Of this thread, or null. It hears of modules that have hooks, be it one that does nothing, and
+/// of those with a forward of their own that says so.
 extern thread_local constinit ModuleListener* module_listener [[gnu::tls_model("initial-exec")]];
 
 /// A call, in this scope.

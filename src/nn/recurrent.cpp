@@ -9,6 +9,7 @@
 #include <brim/ops/shape.h>
 
 #include "nn/layer.h"
+#include "nn/module_calls.h"
 #include "ops/recurrent/layer.h"
 
 namespace brim::nn {
@@ -61,6 +62,7 @@ Tensor Recurrent::run_cell(const Cell& cell, const Tensor& x, bool reverse,
 }
 
 Tensor Recurrent::run(const Tensor& x, std::vector<Tensor>& states) {
+  const ModuleCall call(*this);
   const Options& o = options;
   const char* layout = o.batch_first ? "x (N, T, in)" : "x (T, N, in)";
   BRIM_CHECK(x.defined(), ValueError,

@@ -3,6 +3,7 @@
 #include <brim/ops/unary.h>
 
 #include "nn/layer.h"
+#include "nn/module_calls.h"
 
 namespace brim::nn {
 namespace {
@@ -59,6 +60,7 @@ Tensor TransformerEncoderLayer::feed(const Tensor& x) {
 }
 
 Tensor TransformerEncoderLayer::forward(const Tensor& x, const AttentionMask& mask) {
+  const ModuleCall call(*this);
   const Tensor y = residual(x, norm1, options.norm_first,
                             [&](const Tensor& t) { return dropout1(self_attn(t, mask)); });
   return residual(y, norm2, options.norm_first, [&](const Tensor& t) { return feed(t); });
@@ -85,6 +87,7 @@ Tensor TransformerDecoderLayer::feed(const Tensor& x) {
 Tensor TransformerDecoderLayer::forward(const Tensor& x, const Tensor& memory,
                                         const AttentionMask& mask,
                                         const AttentionMask& memory_mask) {
+  const ModuleCall call(*this);
   const bool first = options.norm_first;
   const Tensor y =
       residual(x, norm1, first, [&](const Tensor& t) { return dropout1(self_attn(t, mask)); });

@@ -249,6 +249,16 @@ TEST_F(Onnx, TellsAllThatItCannotHoldAtOnce) {
   EXPECT_FALSE(is_written());
 }
 
+TEST_F(Onnx, NamesNodesByModulesOfOtherSignatures) {
+  struct Causal : nn::Module {
+    Tensor forward(const Tensor& x) override { return block(x, {.causal = true}); }
+    nn::TransformerEncoderLayer& block =
+        add<nn::TransformerEncoderLayer>("block", {.dim = 8, .heads = 2, .hidden = 16});
+  } net;
+  const OnnxFile file = saved(net, zeros({1, 4, 8}));
+  EXPECT_EQ(file.node("Softmax").name, "block.self_attn/Softmax");
+}
+
 TEST_F(Onnx, LeavesAnOldFileWhereItFails) {
   SmallNet net;
   (void)saved(net, zeros({1, 3, 8, 8}));
