@@ -169,6 +169,20 @@ TEST_F(Onnx, HasIntegersAround0ForTensorRt) {
   EXPECT_NEAR(file.initializers.at(quantize.inputs.at(1)).values<float>().at(0), 2.0 / 127, 1e-4);
 }
 
+TEST_F(Onnx, HasTheRoundingThatIsTrainedWith) {
+  SmallNet net;
+  const compress::FakeQuantizer rounding(net,
+                                         [&] {
+                                           (void)net(randn({4, 3, 8, 8}));
+                                         },
+                                         {.only_faster = false});
+  const OnnxFile file = saved(net, zeros({1, 3, 8, 8}));
+  EXPECT_EQ(file.count("QuantizeLinear"), 2);
+  EXPECT_EQ(file.count("DequantizeLinear"), 2);
+  EXPECT_EQ(file.count("Round"), 2) << "of the weights";
+  EXPECT_EQ(file.count("Conv"), 1);
+}
+
 TEST_F(Onnx, HasSparseLayersDense) {
   nn::Sequential net;
   auto& fc = net.add<nn::Linear>("fc", {.in = 256, .out = 256});
