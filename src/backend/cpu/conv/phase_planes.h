@@ -43,6 +43,12 @@ class PhasePlanes {
     size_ = are_joined ? phases_h_ * phases_w_ * g_.c * plane_ : g_.n * image_;
     size_ += up(g_.padding.w, kStep) + kMaxRead;
     is_covered_ = g_.padding == 0 && height_ * phases_h_ == g_.h && width_ * phases_w_ == g_.w;
+    for (int64_t phase = 0; phase < phases_w_; ++phase) {
+      const int64_t first = ((phase - g_.padding.w) % g_.stride.w + g_.stride.w) % g_.stride.w;
+      if (first < g_.w)
+        phases_.push_back({first, (g_.w - first + g_.stride.w - 1) / g_.stride.w,
+                           plane_of(0, phase, 0) + (first + g_.padding.w) / g_.stride.w});
+    }
   }
 
   int64_t size() const { return size_; }  ///< bytes
@@ -104,18 +110,15 @@ class PhasePlanes {
   int64_t plane_of(int64_t phase_y, int64_t phase_x, int64_t channel) const {
     return ((phase_y * phases_w_ + phase_x) * g_.c + channel) * plane_;
   }
-  /// Calls f(first column, count, where they go) for each phase of a row of input `y`; where: in
-  /// the plane of channel 0.
-  template <class F>
-  void for_phases(int64_t y, const F& f) const {
+  /// Pixels of a row that lie in one plane: the first column, how many, and where they go in the
+  /// first row of channel 0's.
+  struct Phase {
+    int64_t first, count, where;
+  };
+  /// Where row y of the input begins, from there.
+  int64_t row_of(int64_t y) const {
     const int64_t row = y + g_.padding.h;
-    for (int64_t phase = 0; phase < phases_w_; ++phase) {
-      const int64_t first = ((phase - g_.padding.w) % g_.stride.w + g_.stride.w) % g_.stride.w;
-      if (first >= g_.w) continue;
-      f(first, (g_.w - first + g_.stride.w - 1) / g_.stride.w,
-        plane_of(row % g_.stride.h, phase, 0) + row / g_.stride.h * width_ +
-            (first + g_.padding.w) / g_.stride.w);
-    }
+    return plane_of(row % g_.stride.h, 0, 0) + row / g_.stride.h * width_;
   }
   /// Every other one of `size` bytes.
   static void copy_even(const uint8_t* from, int64_t size, uint8_t* to) {
@@ -131,23 +134,30 @@ class PhasePlanes {
     for (; i < size; i += 2) to[i / 2] = from[i];
   }
   void fill_row(const uint8_t* images, int64_t n, int64_t y, uint8_t* to) const {
-    for_phases(y, [&](int64_t first, int64_t count, int64_t where) {
-      transpose_tile(images + ((n * g_.h + y) * g_.w + first) * g_.c, g_.stride.w * g_.c, count,
-                     g_.c, to + n * image_ + where, plane_);
-    });
+    const int64_t begin = n * image_ + row_of(y);
+    for (const Phase& phase : phases_)
+      transpose_tile(images + ((n * g_.h + y) * g_.w + phase.first) * g_.c, g_.stride.w * g_.c,
+                     phase.count, g_.c, to + begin + phase.where, plane_);
   }
   void fill_plane(const uint8_t* images, int64_t n, int64_t c, uint8_t* to) const {
+    const uint8_t* const plane = images + (n * g_.c + c) * g_.h * g_.w;
+    uint8_t* const begin = to + n * image_ + c * plane_;
+    if (g_.stride == 1 && width_ == g_.w) {  // rows follow each other in both
+      std::copy_n(plane, g_.h * g_.w, begin + row_of(0));
+      return;
+    }
     for (int64_t y = 0; y < g_.h; ++y) {
-      const uint8_t* const row = images + ((n * g_.c + c) * g_.h + y) * g_.w;
-      for_phases(y, [&](int64_t first, int64_t count, int64_t where) {
-        uint8_t* const out = to + n * image_ + where + c * plane_;
+      const uint8_t* const row = plane + y * g_.w;
+      uint8_t* const out = begin + row_of(y);
+      for (const Phase& phase : phases_) {
+        const uint8_t* const from = row + phase.first;
         if (g_.stride.w == 1)
-          std::copy_n(row + first, count, out);
+          std::copy_n(from, phase.count, out + phase.where);
         else if (g_.stride.w == 2)
-          copy_even(row + first, g_.w - first, out);
+          copy_even(from, g_.w - phase.first, out + phase.where);
         else
-          for (int64_t i = 0; i < count; ++i) out[i] = row[first + i * g_.stride.w];
-      });
+          for (int64_t i = 0; i < phase.count; ++i) out[phase.where + i] = from[i * g_.stride.w];
+      }
     }
   }
 
@@ -155,6 +165,7 @@ class PhasePlanes {
   int64_t phases_h_, phases_w_, height_, width_;
   int64_t runs_, length_, plane_, image_, size_;
   bool is_covered_;
+  std::vector<Phase> phases_;
 };
 
 }  // namespace brim::cpu
