@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -17,6 +16,7 @@
 #include "command/frontier_svg.h"
 #include "command/report.h"
 #include "command/say.h"
+#include "command/shrink_path.h"
 #include "command/shrink_state.h"
 #include "core/check.h"
 #include "diag/cpu_energy.h"
@@ -38,50 +38,9 @@ struct ShrinkArguments : CompressionArguments {
   bool resume = false, overwrite = false;
 };
 
-/// "3ms", "250us", "0.5s" in seconds.
-double parse_latency(const std::string& text) {
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  const std::string unit(at, end);
-  const double factor = unit == "us" ? 1e-6 : unit == "ms" ? 1e-3 : unit == "s" ? 1 : 0;
-  if (error != std::errc() || factor == 0 || !(value > 0 && value < 1e9))
-    throw UsageError(
-        fmt::format("--latency '{}' is no time; write for example 3ms or 250us", text));
-  return value * factor;
-}
-
-/// What is wanted. Fractions are of the metric.
-struct Target {
-  std::optional<double> seconds, loss_of_metric;
-  std::optional<int64_t> bytes;
-
-  explicit Target(const ShrinkArguments& o) {
-    if (!o.latency.empty()) seconds = parse_latency(o.latency);
-    if (!o.size.empty()) bytes = parse_bytes(o.size, "--size");
-    if (o.accuracy) loss_of_metric = std::fabs(*o.accuracy) / 100;
-    if (!seconds && !bytes && !loss_of_metric)
-      throw UsageError(
-          "what is wanted? Give --latency 3ms, --size 500k or --accuracy -0.5, or several of them");
-  }
-  /// Whether only the accuracy says how small the network may get.
-  bool is_open() const { return !seconds && !bytes; }
-  bool is_met_by(const ShrunkPoint& point, const ShrunkPoint& dense) const {
-    return point.seconds <= seconds.value_or(point.seconds) &&
-           point.bytes <= bytes.value_or(point.bytes) &&
-           (!loss_of_metric || point.metric >= dense.metric - *loss_of_metric - 1e-9);
-  }
-};
-
-/// How far a point is of the way from the dense network to the smallest one, or to the limits.
-struct Way {
-  double share = 1;
-  compress::Choice choice = {};
-};
-
 class ShrinkRun : CompressionRun {
  public:
-  ShrinkRun(const ShrinkArguments& o, const Target& target, Device device)
+  ShrinkRun(const ShrinkArguments& o, const ShrinkTarget& target, Device device)
       : CompressionRun(o, "shrink", device, recipe_of(o, "shrink"), ""),
         arguments_(o),
         target_(target),
@@ -106,9 +65,12 @@ class ShrinkRun : CompressionRun {
     measure_dense();
     if (!is_stopped()) measure_layers();
     if (is_stopped()) return stopped(kGoOn);
-    set_rest();
-    check_reachable();
-    for (std::optional<Way> way = next(); way && !is_stopped(); way = next()) make_point(*way);
+    path_.emplace(state_, target_);
+    path_->check_reachable();
+    while (const std::optional<compress::Choice> choice = next()) {
+      make_point(*choice);
+      if (is_stopped()) break;
+    }
     if (is_stopped()) return stopped(kGoOn);
     return finish();
   }
@@ -178,6 +140,11 @@ class ShrinkRun : CompressionRun {
                                    },
                                .vector = vector_,
                                .keep = arguments_.keep});
+    for (size_t i = 0; i < state_.layers.size(); ++i)
+      BRIM_CHECK(
+          i < meter.layers() && state_.layers[i].name == meter.name(i), FileError,
+          "[shrink] {} has measured '{}', which is not the network's layer {}; it is damaged",
+          ShrinkState::path(folder_), state_.layers[i].name, i + 1);
     while (state_.layers.size() < meter.layers() && !is_stopped()) {
       display_.show("measure layers", static_cast<double>(state_.layers.size()) /
                                           static_cast<double>(meter.layers()));
@@ -203,116 +170,54 @@ class ShrinkRun : CompressionRun {
     }
   }
 
-  /// What is not of the layers, of time and of the file.
-  void set_rest() {
-    const compress::Choice dense = compress::form_frontier(state_.layers, 1, 0).front();
-    rest_s_ = std::max(0.0, state_.points[0].seconds - dense.seconds);
-    rest_bytes_ = std::max<int64_t>(0, state_.points[0].bytes - dense.bytes);
-  }
-
-  compress::Limits limits() const {
-    return {.seconds = target_.seconds ? *target_.seconds - rest_s_
-                                       : std::numeric_limits<double>::infinity(),
-            .bytes =
-                target_.bytes ? *target_.bytes - rest_bytes_ : std::numeric_limits<int64_t>::max()};
-  }
-
-  /// From the dense network to the smallest one, time and bytes alike.
-  std::vector<compress::Choice> frontier() const {
-    const ShrunkPoint& dense = state_.points[0];
-    return compress::form_frontier(state_.layers, 1 / dense.seconds,
-                                   1 / static_cast<double>(dense.bytes));
-  }
-  double cost(const compress::Choice& choice) const {
-    return choice.seconds / state_.points[0].seconds +
-           static_cast<double>(choice.bytes) / static_cast<double>(state_.points[0].bytes);
-  }
-
-  void check_reachable() const {
-    BRIM_CHECK(frontier().size() > 1, ValueError,
-               "[shrink] no layer has a form that is faster or smaller on {}", device_.str());
-    if (target_.is_open()) return;
-    const compress::Choice fastest = compress::form_frontier(state_.layers, 1, 0).back();
-    const compress::Choice smallest = compress::form_frontier(state_.layers, 0, 1).back();
-    const double seconds = fastest.seconds + rest_s_;
-    const int64_t bytes = smallest.bytes + rest_bytes_;
-    if (target_.seconds && *target_.seconds < seconds)
-      raise<ValueError>(
-          "[shrink] --latency {}: about {:.3f} ms is the least that forms of layers can reach here "
-          "(dense {:.3f} ms, of which {:.3f} ms are not of layers)",
-          arguments_.latency, 1e3 * seconds, 1e3 * state_.points[0].seconds, 1e3 * rest_s_);
-    if (target_.bytes && *target_.bytes < bytes)
-      raise<ValueError>(
-          "[shrink] --size {}: about {} is the least that forms of layers can reach (dense {})",
-          arguments_.size, format_bytes(bytes), format_bytes(state_.points[0].bytes));
-    (void)compress::choose_forms(state_.layers, limits());
-  }
-
-  /// The choice at a share of the way.
-  compress::Choice at(double share) const {
-    if (target_.is_open()) {
-      const std::vector<compress::Choice> all = frontier();
-      const double wanted = cost(all.front()) + share * (cost(all.back()) - cost(all.front()));
-      return *std::ranges::find_if(
-          all, [&](const compress::Choice& c) { return cost(c) <= wanted + 1e-12; });
-    }
-    const compress::Choice dense = compress::form_frontier(state_.layers, 1, 0).front();
-    compress::Limits these = limits();
-    if (target_.seconds)
-      these.seconds =
-          dense.seconds + share * (std::min(these.seconds, dense.seconds) - dense.seconds);
-    if (target_.bytes)
-      these.bytes =
-          dense.bytes + std::llround(share * static_cast<double>(
-                                                 std::min(these.bytes, dense.bytes) - dense.bytes));
-    return compress::choose_forms(state_.layers, these);
-  }
-
-  /// That which meets the limits as a whole, and not only by what its layers are measured to take:
-  /// it is tried before it is trained.
-  compress::Choice rehearsed() {
-    constexpr int kAttempts = 5;
-    compress::Limits these = limits();
-    for (int attempt = 0;; ++attempt) {
-      compress::Choice choice = compress::choose_forms(state_.layers, these);
-      const compress::LayerForms forms = compress::forms_of(state_.layers, choice);
+  /// The choice that meets the limits as a whole, and not only by what its layers are measured to
+  /// take: it is tried before it is trained.
+  std::optional<compress::Choice> rehearsed() {
+    constexpr int kAttempts = 6;
+    compress::Limits these = path_->limits();
+    double seconds = 0;
+    int64_t bytes = 0;
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      std::optional<compress::Choice> choice;
+      try {
+        choice = compress::choose_forms(state_.layers, these);
+      } catch (const ValueError&) {
+        break;  // no room is left to be tightened
+      }
+      const compress::LayerForms forms = compress::forms_of(state_.layers, *choice);
       const train::Recipe recipe = recipe_of_forms(forms);
       begin_pruned(recipe);
       const auto layers = use_forms(forms);
       const std::string path = file("rehearsal.safetensors");
-      const int64_t bytes = save(path, layers, recipe);
+      bytes = save(path, layers, recipe);
       fs::remove(path);
-      const double seconds = forward_seconds(timed_);
-      const double late = target_.seconds ? seconds - *target_.seconds : 0;
-      const int64_t large = target_.bytes ? bytes - *target_.bytes : 0;
-      if (attempt == kAttempts || is_stopped() || (late <= 0 && large <= 0)) return choice;
-      if (late > 0) these.seconds -= 1.2 * late;
-      if (large > 0) these.bytes -= large;
+      seconds = forward_seconds(timed_);
+      if (is_stopped()) return std::nullopt;
+      const double late = seconds - target_.seconds.value_or(seconds);
+      const int64_t large = bytes - target_.bytes.value_or(bytes);
+      if (late <= 0 && large <= 0) return choice;
+      if (late > 0)
+        these.seconds =
+            choice->seconds -
+            1.2 * (choice->seconds - path_->of_layers(path_->predicted_s(*choice) - late));
+      if (large > 0) these.bytes = choice->bytes - large;
     }
+    raise<ValueError>(
+        "[shrink] the limits are out of reach: the nearest network that was tried takes {:.4g} ms "
+        "for a batch of {}, and {}",
+        1e3 * seconds, arguments_.at_batch, format_bytes(bytes));
   }
 
-  /// Which point comes next: with limits the one that meets them, then gentler ones; else the
-  /// smallest network, and then halves of the way to where the accuracy is just kept.
-  std::optional<Way> next() {
-    const auto made = static_cast<int64_t>(state_.points.size()) - 1;
-    if (made >= points_) return std::nullopt;
-    if (!target_.is_open()) {
-      const double share = 1 - static_cast<double>(made) / static_cast<double>(points_);
-      return Way{.share = share, .choice = made == 0 ? rehearsed() : at(share)};
-    }
-    double low = 0, high = 1, share = 1;
-    for (int64_t i = 1; i <= made; ++i) {
-      const bool is_met =
-          target_.is_met_by(state_.points[static_cast<size_t>(i)], state_.points[0]);
-      if (i == 1 && is_met) return std::nullopt;  // the smallest one is good enough
-      (is_met ? low : high) = share;
-      share = (low + high) / 2;
-    }
-    Way way{.share = share, .choice = at(share)};
-    const compress::LayerForms forms = compress::forms_of(state_.layers, way.choice);
+  /// Of the next point; empty: there are enough.
+  std::optional<compress::Choice> next() {
+    const std::optional<double> share = path_->next_share(points_);
+    if (!share) return std::nullopt;
+    if (!target_.is_open() && *share == 1) return rehearsed();
+    const compress::Choice choice = path_->at(*share);
+    const compress::LayerForms forms = compress::forms_of(state_.layers, choice);
     for (const ShrunkPoint& point : state_.points)
       if (point.forms == forms) return std::nullopt;  // nothing lies between
-    return way;
+    return choice;
   }
 
   train::Recipe recipe_of_forms(const compress::LayerForms& forms) const {
@@ -338,8 +243,8 @@ class ShrinkRun : CompressionRun {
     return r;
   }
 
-  void make_point(const Way& way) {
-    const compress::LayerForms forms = compress::forms_of(state_.layers, way.choice);
+  void make_point(const compress::Choice& choice) {
+    const compress::LayerForms forms = compress::forms_of(state_.layers, choice);
     const train::Recipe recipe = recipe_of_forms(forms);
     const size_t number = state_.points.size();
     const auto in_int8 =
@@ -363,7 +268,7 @@ class ShrinkRun : CompressionRun {
     const std::optional<Evaluated> found = evaluated(fmt::format("point {}", number));
     if (is_stopped()) return;
     ShrunkPoint point = point_of(forms, found, save(point_file(number), layers, recipe));
-    point.predicted_s = way.choice.seconds + rest_s_;
+    point.predicted_s = path_->predicted_s(choice);
     state_.points.push_back(std::move(point));
     state_.current.reset();
     state_.save(folder_);
@@ -457,10 +362,7 @@ class ShrinkRun : CompressionRun {
 
   /// Of two that meet the target: with limits the more accurate one, else the smaller one.
   bool is_better(const ShrunkPoint& a, const ShrunkPoint& b) const {
-    const auto cost = [&](const ShrunkPoint& p) {
-      return p.seconds / state_.points[0].seconds +
-             static_cast<double>(p.bytes) / static_cast<double>(state_.points[0].bytes);
-    };
+    const auto cost = [this](const ShrunkPoint& p) { return path_->cost(p.seconds, p.bytes); };
     if (target_.is_open() || a.metric == b.metric) return cost(a) < cost(b);
     return a.metric > b.metric;
   }
@@ -519,7 +421,7 @@ class ShrinkRun : CompressionRun {
   }
 
   const ShrinkArguments& arguments_;
-  const Target target_;
+  const ShrinkTarget target_;
   const int64_t vector_, points_;
   const std::string folder_, dense_file_;
   std::optional<train::FolderLock> lock_;
@@ -527,12 +429,11 @@ class ShrinkRun : CompressionRun {
   std::vector<Tensor> inputs_;
   Tensor timed_;
   ShrinkState state_;
-  double rest_s_ = 0;
-  int64_t rest_bytes_ = 0;
+  std::optional<ShrinkPath> path_;  // of what is measured
 };
 
 int run_shrink(const ShrinkArguments& o) {
-  const Target target(o);
+  const ShrinkTarget target = ShrinkTarget::parse(o.latency, o.size, o.accuracy);
   if (compress::parse_pattern(o.pattern).kind != compress::Pattern::Kind::vector)
     throw UsageError(
         fmt::format("--pattern {}: only vectors are faster; write vector:8", o.pattern));
