@@ -5,6 +5,7 @@
 #include <brim/autograd/autograd.h>
 #include <brim/compress/prune.h>
 #include <brim/compress/quantize.h>
+#include <brim/compress/shrink.h>
 #include <brim/core/allocator.h>
 #include <brim/core/denormals.h>
 #include <brim/core/device.h>

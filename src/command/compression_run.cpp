@@ -27,19 +27,21 @@ namespace brim::command {
 namespace {
 
 /// The median of a compiled pass, in seconds.
-double median_forward(nn::Module& network, const Tensor& x) {
+double median_forward(nn::Module& network, const Tensor& x, const std::atomic<int>& stop) {
   constexpr double kSeconds = 0.3;
   auto forward = compile([&](const Tensor& in) { return network(in); },
                          {.fall_back = true, .warn = [](const std::string&) {}});
   (void)forward(x);  // what is measured once, and what is cold
   std::vector<double> all;
   const double begin = steady_seconds();
-  while (all.size() < 5 || (steady_seconds() - begin < kSeconds && all.size() < 1000)) {
+  while (stop == 0 &&
+         (all.size() < 5 || (steady_seconds() - begin < kSeconds && all.size() < 1000))) {
     const double at = steady_seconds();
     (void)forward(x);
     synchronize(x.device());
     all.push_back(steady_seconds() - at);
   }
+  if (all.empty()) return 0;
   std::ranges::sort(all);
   return all[all.size() / 2];
 }
@@ -91,6 +93,7 @@ train::Recipe recipe_of(const CompressionArguments& o, const char* what) {
 }
 
 int run_compression(const CompressionArguments& o, const char* what,
+                    const std::vector<NamedPath>& more_outputs,
                     const std::function<int(Device)>& body) {
   if (const dist::LaunchEnvironment launched = dist::launch_environment(); launched.size > 1)
     throw UsageError(
@@ -99,6 +102,7 @@ int run_compression(const CompressionArguments& o, const char* what,
                     what));
   check_json_path(o.json);
   std::vector<NamedPath> outputs = {{"--json", o.json}};
+  outputs.insert(outputs.end(), more_outputs.begin(), more_outputs.end());
   if (!o.out.empty()) outputs.push_back({"--out", o.out + "/model.safetensors"});
   check_outputs(outputs,
                 {{"the recipe", o.recipe}, {"the weights", o.weights}, {"the data", o.data}});
@@ -233,7 +237,7 @@ Tensor CompressionRun::random_batch(int64_t samples) const {
 double CompressionRun::forward_seconds(const Tensor& x) {
   const NoGrad scope;
   trainer_->model().eval();
-  return median_forward(trainer_->model(), x);
+  return median_forward(trainer_->model(), x, stop_);
 }
 
 void CompressionRun::tell_times(const char* before, const char* after,

@@ -14,6 +14,7 @@
 
 #include "command/command.h"
 #include "command/progress.h"
+#include "command/report.h"
 
 namespace brim::command {
 
@@ -31,8 +32,10 @@ struct CompressionArguments {
 /// The asked recipe, or the weights' own, with what the arguments change; `what` names the command.
 train::Recipe recipe_of(const CompressionArguments& o, const char* what);
 
-/// Checks outputs and the launch, chooses the device and calls `body` with it.
+/// Checks outputs, the command's own ones too, and the launch, chooses the device and calls `body`
+/// with it.
 int run_compression(const CompressionArguments& o, const char* what,
+                    const std::vector<NamedPath>& more_outputs,
                     const std::function<int(Device)>& body);
 
 class CompressionRun {
@@ -66,7 +69,8 @@ class CompressionRun {
   std::vector<Tensor> calibration_inputs(int64_t samples);
   /// A batch of random numbers; undefined for other tasks than classification.
   Tensor random_batch(int64_t samples) const;
-  /// The median time of the network's forward pass as a compiled step, in seconds.
+  /// The median time of the network's forward pass as a compiled step, in seconds; 0
+  /// on a stop.
   double forward_seconds(const Tensor& x);
   /// That in batches of 1 and of 16, before and after `change`; told, and in the JSON's "times" as
   /// `before`_s and `after`_s. Nothing but `change` for other tasks than classification.

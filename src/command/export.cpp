@@ -84,6 +84,7 @@ int run(const ExportOptions& o) {
   check_output_path("out", o.out);
 
   const TrainedNetwork net = open_network("export", o.weights, o.recipe, Device::cpu());
+  train::check_finite(*net.network, o.weights);
   const Shape input = input_of(net, o);
   Shape shape = input;
   shape.insert(0, 1);
@@ -93,7 +94,7 @@ int run(const ExportOptions& o) {
       o.out, *net.network, example,
       {.batch = o.batch, .symmetric_int8 = o.symmetric, .metadata = metadata_of(net, input)});
   const std::string batch = o.batch ? std::to_string(*o.batch) : "batch";
-  if (!is_stdout(o.json)) {
+  if (!is_stdout(o.json) && !is_stdout(o.out)) {
     say(stdout, "{}: {} in ONNX, opset {}: {} nodes, {} weights and constants, {}\n", o.out,
         net.recipe.model, made.opset, made.nodes, made.initializers, format_bytes(made.bytes));
     std::string sizes = batch;
@@ -127,7 +128,7 @@ const Register export_command(
                  "as an ONNX file, layers in 8-bit integers as QDQ: for ONNX Runtime, TensorRT");
        args.add("-o,--out", o->out, "the file to write").required().file();
        args.add("--batch", o->batch, "samples of a batch, always (default: any number)")
-           .range(int64_t{1}, int64_t{1} << 30);
+           .range(int64_t{1}, int64_t{65536});
        args.add("--input", o->input,
                 "sizes of one input, as 3x224x224, for weights that do not say, or others");
        args.flag(

@@ -51,11 +51,11 @@ std::string escaped(const std::string& text) {
 }  // namespace
 
 std::string frontier_svg(const std::vector<FrontierDot>& dots, const std::string& metric,
-                         long batch) {
+                         int64_t batch) {
   const auto [fast, slow] = std::ranges::minmax(dots, {}, &FrontierDot::milliseconds);
   const auto [worst, best] = std::ranges::minmax(dots, {}, &FrontierDot::percent);
   const double largest = std::ranges::max(dots, {}, &FrontierDot::bytes).bytes;
-  const Axis across(std::min(0.0, fast.milliseconds), slow.milliseconds);
+  const Axis across(fast.milliseconds, slow.milliseconds);
   const Axis up(worst.percent, best.percent);
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
@@ -82,15 +82,13 @@ std::string frontier_svg(const std::vector<FrontierDot>& dots, const std::string
       (kLeft + kRight) / 2, kHeight - 12, batch, kLeft, escaped(metric));
   for (const FrontierDot& dot : dots) {
     const double x = x_of(across, dot.milliseconds), y = y_of(up, dot.percent);
-    const double radius = 4 + 12 * std::sqrt(dot.bytes / std::max(largest, 1.0));
-    const bool is_right = x > (kLeft + kRight) / 2;
+    const double radius = 18 * std::sqrt(dot.bytes / std::max(largest, 1.0));  // areas are bytes
     svg += fmt::format(
-        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:.1f}\" fill=\"{}\" fill-opacity=\"0.6\" "
-        "stroke=\"#303030\"><title>{}</title></circle>"
-        "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n",
-        x, y, radius, dot.is_chosen ? "#e6550d" : "#3182bd", escaped(dot.label),
-        x + (is_right ? -radius - 4 : radius + 4), y + 4, is_right ? "end" : "start",
-        escaped(dot.label));
+        "<circle cx=\"{0:.1f}\" cy=\"{1:.1f}\" r=\"{2:.1f}\" fill=\"{3}\" fill-opacity=\"0.6\" "
+        "stroke=\"#303030\"><title>{4}</title></circle>"
+        "<text x=\"{0:.1f}\" y=\"{5:.1f}\" text-anchor=\"middle\">{6}</text>\n",
+        x, y, std::max(radius, 2.0), dot.is_chosen ? "#e6550d" : "#3182bd", escaped(dot.title),
+        y - radius - 5, escaped(dot.label));
   }
   return svg + "</svg>\n";
 }

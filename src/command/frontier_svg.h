@@ -1,6 +1,7 @@
 // A drawing of networks by their time and how well they do.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,13 +10,14 @@ namespace brim::command {
 struct FrontierDot {
   double milliseconds = 0;
   double percent = 0;  ///< of the metric
-  double bytes = 0;    ///< which the dot's area tells
-  std::string label;
+  double bytes = 0;    ///< which the dot's area shows
+  std::string label;   ///< short, beside the dot
+  std::string title;   ///< that is shown for it
   bool is_chosen = false;
 };
 
 /// An SVG document; `metric` names the vertical axis, `batch` the horizontal one.
 std::string frontier_svg(const std::vector<FrontierDot>& dots, const std::string& metric,
-                         long batch);
+                         int64_t batch);
 
 }  // namespace brim::command

@@ -117,7 +117,7 @@ int run_prune(const PruneArguments& o) {
         fmt::format("--over {}: the sparsity rises while the network is trained, which "
                     "--finetune {} ends before; raise that",
                     *o.over, o.finetune));
-  return run_compression(o, "prune", [&](Device device) { return PruneRun(o, device).run(); });
+  return run_compression(o, "prune", {}, [&](Device device) { return PruneRun(o, device).run(); });
 }
 
 const Register prune_command(

@@ -176,7 +176,7 @@ int run_quantize(const QuantizeArguments& o) {
   const std::string path = o.out + "/model.safetensors";
   if (!o.out.empty() && !o.overwrite && exists(std::filesystem::symlink_status(path, error)))
     throw UsageError(fmt::format("--out: {} exists; give --overwrite to replace it", path));
-  return run_compression(o, "quantize",
+  return run_compression(o, "quantize", {},
                          [&](Device device) { return QuantizeRun(o, device).run(); });
 }
 

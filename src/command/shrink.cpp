@@ -13,15 +13,18 @@
 
 #include "command/compression_run.h"
 #include "command/format.h"
-#include "command/frontier_svg.h"
 #include "command/report.h"
 #include "command/say.h"
 #include "command/shrink_path.h"
+#include "command/shrink_report.h"
 #include "command/shrink_state.h"
 #include "core/check.h"
+#include "core/clock.h"
+#include "core/nearest.h"
 #include "diag/cpu_energy.h"
 #include "io/atomic_file.h"
 #include "io/hash.h"
+#include "io/regular_file.h"
 #include "train/run_folder.h"
 
 namespace brim::command {
@@ -38,6 +41,8 @@ struct ShrinkArguments : CompressionArguments {
   bool resume = false, overwrite = false;
 };
 
+constexpr const char* kFolder = "shrink";  // in --out: of the search
+
 class ShrinkRun : CompressionRun {
  public:
   ShrinkRun(const ShrinkArguments& o, const ShrinkTarget& target, Device device)
@@ -48,19 +53,23 @@ class ShrinkRun : CompressionRun {
         points_(o.points > 0       ? o.points
                 : target.is_open() ? 5
                                    : 3),
-        folder_(o.out),
+        folder_((fs::path(o.out) / kFolder).string()),
         dense_file_(file("dense.safetensors")) {
     train::make_folder(folder_);
     lock_.emplace(folder_);
   }
 
   int run() {
-    timed_ = random_batch(arguments_.at_batch);
-    BRIM_CHECK(timed_.defined(), ValueError,
-               "[shrink] the task {} is not timed; classification is, of inputs of one shape",
-               recipe_.task);
     inputs_ = calibration_inputs(arguments_.samples);
+    if (is_stopped()) return stopped(kGoOn);
     BRIM_CHECK(!inputs_.empty(), ValueError, "[shrink] {} has no training samples", recipe_.data);
+    timed_ = arguments_.at_batch <= inputs_[0].size(0)
+                 ? inputs_[0].slice(0, 0, arguments_.at_batch).clone()
+                 : random_batch(arguments_.at_batch);
+    BRIM_CHECK(timed_.defined(), ValueError,
+               "[shrink] --at-batch {}: for the task {} it is at most {} here", arguments_.at_batch,
+               recipe_.task, inputs_[0].size(0));
+    check_names();
     load_state();
     measure_dense();
     if (!is_stopped()) measure_layers();
@@ -93,8 +102,38 @@ class ShrinkRun : CompressionRun {
                     {"finetune", arguments_.finetune},
                     {"teach", arguments_.teach},
                     {"keep", arguments_.keep}};
-    if (arguments_.resume && fs::exists(ShrinkState::path(folder_)))
-      state_ = ShrinkState::load(folder_, state_.asked);
+    state_.target = target_json();
+    if (!arguments_.resume || !fs::exists(ShrinkState::path(folder_))) return;
+    state_ = ShrinkState::load(folder_, state_.asked);
+    if (Json target = target_json(); state_.target != target) {
+      if (!quiet_) say(stdout, "another target: what was measured is kept, points are made anew\n");
+      state_.target = std::move(target);
+      state_.points.resize(std::min<size_t>(state_.points.size(), 1));
+      state_.current.reset();
+    }
+    // Files that are gone or not the same any more are made again.
+    for (size_t i = 0; i < state_.points.size(); ++i)
+      if (!fs::is_regular_file(point_file(i)) ||
+          io::hash_file(point_file(i)).hex != state_.points[i].hash)
+        state_.points.resize(i);
+  }
+
+  Json target_json() const {
+    const auto or_null = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
+    Json json = {{"latency_s", or_null(target_.seconds)}, {"bytes", or_null(target_.bytes)}};
+    json["accuracy"] = target_.loss_of_metric ? Json(-*target_.loss_of_metric) : Json(nullptr);
+    return json;
+  }
+
+  /// Before anything is evaluated.
+  void check_names() {
+    std::vector<std::string> names;
+    for (const auto& layer : compress::pruned_layers(trainer_->model(), {}))
+      names.push_back(layer.name);
+    for (const std::string& name : arguments_.keep)
+      if (std::ranges::find(names, name) == names.end())
+        throw UsageError(fmt::format("--keep {}: no convolution or linear layer has that name{}",
+                                     name, suggestion(name, names)));
   }
 
   /// Also for what goes on: evaluations are compared sample by sample with it.
@@ -109,7 +148,7 @@ class ShrinkRun : CompressionRun {
                recipe_.name);
     if (!state_.points.empty()) return;
     train::save_weights(dense_file_, trainer_->model(), weights_info(recipe_));
-    state_.points.push_back(point_of({}, found, static_cast<int64_t>(fs::file_size(dense_file_))));
+    state_.points.push_back(point_of({}, found, dense_file_));
     state_.save(folder_);
   }
 
@@ -152,64 +191,95 @@ class ShrinkRun : CompressionRun {
       state_.save(folder_);
     }
     display_.finish();
-    if (!is_stopped()) tell_layers();
+    if (is_stopped()) return;
+    state_.check(folder_);
+    if (!quiet_) say(stdout, "{}", Lines{layer_lines(state_, arguments_.at_batch)});
   }
 
-  void tell_layers() const {
-    if (quiet_) return;
-    say(stdout, "layers, in us for {} {}: dense, and in other forms (what outputs lose)\n",
-        arguments_.at_batch, arguments_.at_batch == 1 ? "sample" : "samples");
-    for (const compress::LayerCosts& layer : state_.layers) {
-      std::string line = layer.why.empty() ? "" : "dense: " + layer.why;
-      for (size_t i = 1; i < layer.forms.size(); ++i)
-        line +=
-            fmt::format("{}{} {:.1f} ({:.2g})", line.empty() ? "" : "; ", layer.forms[i].form.str(),
-                        1e6 * layer.forms[i].seconds, layer.forms[i].distance);
-      say(stdout, "  {:<28} {:<18} {:>8.1f}  {}\n", layer.name, layer.shape.str(),
-          1e6 * layer.forms[0].seconds, line);
+  /// What a choice takes as a whole, without any training.
+  struct Taken {
+    double seconds;
+    int64_t bytes;
+  };
+  Taken rehearse(const compress::Choice& choice) {
+    const compress::LayerForms forms = compress::forms_of(state_.layers, choice);
+    const train::Recipe recipe = recipe_of_forms(forms);
+    begin_pruned(recipe, forms);
+    const auto layers = use_forms(forms);
+    const std::string path = file("rehearsal.safetensors");
+    const int64_t bytes = save(path, layers, recipe);
+    fs::remove(path);
+    return {.seconds = forward_seconds(timed_), .bytes = bytes};
+  }
+
+  /// Choices that may meet the limits: with those of the layers tightened by what the network was
+  /// late or too large before, and then the cheapest ones.
+  class Candidates {
+   public:
+    Candidates(const ShrinkState& state, const ShrinkTarget& target, const ShrinkPath& path)
+        : state_(state), target_(target), path_(path), limits_(path.limits()) {
+      const ShrunkPoint& dense = state.points[0];
+      cheapest_ = compress::form_frontier(state.layers, target.seconds ? 1 / dense.seconds : 0,
+                                          target.bytes ? 1 / static_cast<double>(dense.bytes) : 0);
     }
-  }
-
-  /// The choice that meets the limits as a whole, and not only by what its layers are measured to
-  /// take: it is tried before it is trained.
-  std::optional<compress::Choice> rehearsed() {
-    constexpr int kAttempts = 6;
-    compress::Limits these = path_->limits();
-    double seconds = 0;
-    int64_t bytes = 0;
-    for (int attempt = 0; attempt < kAttempts; ++attempt) {
-      std::optional<compress::Choice> choice;
-      try {
-        choice = compress::choose_forms(state_.layers, these);
-      } catch (const ValueError&) {
-        break;  // no room is left to be tightened
+    /// Empty: there are no more.
+    std::optional<compress::Choice> next() {
+      constexpr int kTightened = 4, kCheapest = 4;
+      if (count_ < kTightened) {
+        try {
+          ++count_;
+          return compress::choose_forms(state_.layers, limits_);
+        } catch (const ValueError&) {
+          count_ = kTightened;  // by what they take alone
+        }
       }
-      const compress::LayerForms forms = compress::forms_of(state_.layers, *choice);
-      const train::Recipe recipe = recipe_of_forms(forms);
-      begin_pruned(recipe);
-      const auto layers = use_forms(forms);
-      const std::string path = file("rehearsal.safetensors");
-      bytes = save(path, layers, recipe);
-      fs::remove(path);
-      seconds = forward_seconds(timed_);
+      if (count_++ >= kTightened + kCheapest || cheapest_.empty()) return std::nullopt;
+      compress::Choice choice = std::move(cheapest_.back());
+      cheapest_.pop_back();
+      return choice;
+    }
+    void tighten(const compress::Choice& choice, const Taken& taken) {
+      const double late = taken.seconds - target_.seconds.value_or(taken.seconds);
+      const double of_layers = choice.seconds - path_.of_layers(path_.predicted_s(choice) - late);
+      if (late > 0) limits_.seconds = choice.seconds - 1.2 * of_layers;
+      const int64_t large = taken.bytes - target_.bytes.value_or(taken.bytes);
+      if (large > 0) limits_.bytes = choice.bytes - large;
+    }
+
+   private:
+    const ShrinkState& state_;
+    const ShrinkTarget& target_;
+    const ShrinkPath& path_;
+    compress::Limits limits_;
+    std::vector<compress::Choice> cheapest_;
+    int count_ = 0;
+  };
+
+  /// The choice that meets the limits as a whole, and not only by what its layers take alone; empty
+  /// on a stop. Throws ValueError where none of those that are tried does.
+  std::optional<compress::Choice> rehearsed() {
+    Candidates candidates(state_, target_, *path_);
+    std::optional<Taken> nearest;
+    const auto share_of = [&](const Taken& t) {
+      return target_.share_of_limits(t.seconds, t.bytes);
+    };
+    while (const std::optional<compress::Choice> choice = candidates.next()) {
+      const Taken taken = rehearse(*choice);
       if (is_stopped()) return std::nullopt;
-      const double late = seconds - target_.seconds.value_or(seconds);
-      const int64_t large = bytes - target_.bytes.value_or(bytes);
-      if (late <= 0 && large <= 0) return choice;
-      if (late > 0)
-        these.seconds =
-            choice->seconds -
-            1.2 * (choice->seconds - path_->of_layers(path_->predicted_s(*choice) - late));
-      if (large > 0) these.bytes = choice->bytes - large;
+      if (share_of(taken) <= 1) return choice;
+      if (!nearest || share_of(taken) < share_of(*nearest)) nearest = taken;
+      candidates.tighten(*choice, taken);
     }
     raise<ValueError>(
         "[shrink] the limits are out of reach: the nearest network that was tried takes {:.4g} ms "
         "for a batch of {}, and {}",
-        1e3 * seconds, arguments_.at_batch, format_bytes(bytes));
+        1e3 * nearest->seconds, arguments_.at_batch, format_bytes(nearest->bytes));
   }
 
   /// Of the next point; empty: there are enough.
   std::optional<compress::Choice> next() {
+    if (state_.current) return compress::choice_of(state_.layers, *state_.current);
+    if (is_met_already()) return std::nullopt;
     const std::optional<double> share = path_->next_share(points_);
     if (!share) return std::nullopt;
     if (!target_.is_open() && *share == 1) return rehearsed();
@@ -220,25 +290,21 @@ class ShrinkRun : CompressionRun {
     return choice;
   }
 
+  bool is_met_already() const {
+    return !target_.is_open() && target_.is_met_by(state_.points[0], state_.points[0]);
+  }
+
   train::Recipe recipe_of_forms(const compress::LayerForms& forms) const {
     train::Recipe r = recipe_;
     r.epochs = std::max<int64_t>(1, arguments_.finetune);
     r.prune = {};
-    for (const compress::LayerCosts& layer : state_.layers) {
-      const auto form = forms.find(layer.name);
-      if (form != forms.end() && form->second.sparsity > 0)
-        r.prune.layers[layer.name] = form->second.sparsity;
-      else
-        r.prune.dense.push_back(layer.name);
-    }
-    if (r.prune.layers.empty()) {
-      r.prune = {};
-      return r;
-    }
-    r.prune.pattern = arguments_.pattern;
-    for (const auto& [name, sparsity] : r.prune.layers)
-      r.prune.sparsity = std::max(r.prune.sparsity, sparsity);
-    r.prune.epochs = static_cast<double>(arguments_.finetune) / 2;
+    const auto pruning = compress::pruning_of(state_.layers, forms, vector_);
+    if (!pruning) return r;
+    r.prune = {.pattern = arguments_.pattern,
+               .sparsity = pruning->sparsity,
+               .epochs = static_cast<double>(arguments_.finetune) / 2,
+               .dense = pruning->dense,
+               .layers = pruning->layers};
     if (arguments_.teach > 0) r.distill = {.teacher = dense_file_, .weight = arguments_.teach};
     return r;
   }
@@ -250,9 +316,9 @@ class ShrinkRun : CompressionRun {
     const auto in_int8 =
         std::ranges::count_if(forms, [](const auto& form) { return form.second.int8; });
     if (!quiet_)
-      say(stdout, "point {} of at most {}: {} of {} layers without columns of zeros, {} in int8\n",
-          number, points_, recipe.prune.layers.size(), state_.layers.size(), in_int8);
-    const std::string training = file("shrink-training");
+      say(stdout, "point {} of at most {}: {} of {} layers pruned, {} in int8\n", number, points_,
+          recipe.prune.layers.size(), state_.layers.size(), in_int8);
+    const std::string training = file("training");
     if (const bool trains = !recipe.prune.layers.empty() && arguments_.finetune > 0; trains) {
       if (state_.current != forms) fs::remove_all(training);
       state_.current = forms;
@@ -262,12 +328,14 @@ class ShrinkRun : CompressionRun {
       display_.finish();
       if (is_stopped()) return;
     } else {
-      begin_pruned(recipe);
+      begin_pruned(recipe, forms);
     }
     const auto layers = use_forms(forms);
     const std::optional<Evaluated> found = evaluated(fmt::format("point {}", number));
     if (is_stopped()) return;
-    ShrunkPoint point = point_of(forms, found, save(point_file(number), layers, recipe));
+    (void)save(point_file(number), layers, recipe);
+    ShrunkPoint point = point_of(forms, found, point_file(number));
+    if (is_stopped()) return;
     point.predicted_s = path_->predicted_s(choice);
     state_.points.push_back(std::move(point));
     state_.current.reset();
@@ -276,16 +344,12 @@ class ShrinkRun : CompressionRun {
   }
 
   /// At once, and not trained.
-  void begin_pruned(const train::Recipe& recipe) {
+  void begin_pruned(const train::Recipe& recipe, const compress::LayerForms& forms) {
     train::Recipe r = recipe;
     r.distill = {};
     begin(r, {.weights = dense_file_});
-    if (!recipe.prune.layers.empty())
-      (void)compress::Masks(trainer_->model(),
-                            {.pattern = compress::parse_pattern(recipe.prune.pattern),
-                             .sparsity = recipe.prune.sparsity,
-                             .dense = recipe.prune.dense,
-                             .layers = recipe.prune.layers});
+    if (const auto pruning = compress::pruning_of(state_.layers, forms, vector_))
+      (void)compress::Masks(trainer_->model(), *pruning);
   }
 
   std::vector<compress::QuantizedLayer> use_forms(const compress::LayerForms& forms) {
@@ -303,13 +367,15 @@ class ShrinkRun : CompressionRun {
   }
 
   ShrunkPoint point_of(const compress::LayerForms& forms, const std::optional<Evaluated>& found,
-                       int64_t bytes) {
+                       const std::string& path) {
+    const io::FileHash written = io::hash_file(path);
     const double seconds = forward_seconds(timed_);
     ShrunkPoint point{.forms = forms,
                       .predicted_s = seconds,
                       .seconds = seconds,
                       .joules = joules_of_forward(),
-                      .bytes = bytes,
+                      .bytes = static_cast<int64_t>(written.bytes),
+                      .hash = written.hex,
                       .evaluation = found ? found->json : Json(nullptr),
                       .metric = 0};
     if (found && !metric_.empty()) point.metric = found->evaluation.metric(metric_);
@@ -318,15 +384,17 @@ class ShrinkRun : CompressionRun {
 
   /// Of all packages of the machine, whatever else runs there.
   std::optional<double> joules_of_forward() {
-    constexpr int kPasses = 200;
+    constexpr double kSeconds = 0.3;
     diag::CpuEnergy energy;
     if (!energy.read()) return std::nullopt;
     const NoGrad scope;
-    const double before = energy.read().value_or(0);
-    for (int i = 0; i < kPasses; ++i) (void)trainer_->model()(timed_);
+    const double before = energy.read().value_or(0), begin = steady_seconds();
+    int passes = 0;
+    for (; passes == 0 || (steady_seconds() - begin < kSeconds && !is_stopped()); ++passes)
+      (void)trainer_->model()(timed_);
     const std::optional<double> after = energy.read();
     if (!after) return std::nullopt;
-    return (*after - before) / kPasses;
+    return std::max(0.0, (*after - before) / passes);
   }
 
   int finish() {
@@ -337,27 +405,32 @@ class ShrinkRun : CompressionRun {
       if (!target_.is_met_by(point, dense)) continue;
       if (!chosen || is_better(point, state_.points[*chosen])) chosen = i;
     }
-    tell_frontier(chosen);
-    json_["target"] = {
-        {"latency_s", target_.seconds ? Json(*target_.seconds) : Json(nullptr)},
-        {"bytes", target_.bytes ? Json(*target_.bytes) : Json(nullptr)},
-        {"accuracy", target_.loss_of_metric ? Json(-*target_.loss_of_metric) : Json(nullptr)}};
+    if (!quiet_)
+      say(stdout, "{}", Lines{frontier_lines(state_, metric_, arguments_.at_batch, chosen)});
+    json_["target"] = target_json();
     json_["metric"] = metric_.empty() ? Json(nullptr) : Json(metric_);
     const Json state = state_.to_json();
     json_["layers"] = state["layers"];
     json_["points"] = state["points"];
     json_["chosen"] = chosen ? Json(*chosen) : Json(nullptr);
-    draw(chosen);
-    if (chosen && *chosen > 0) {
-      const std::string path = file("model.safetensors");
-      copy(point_file(*chosen), path);
-      if (!quiet_)
-        say(stdout, "weights in {}, {}\n", path, format_bytes(state_.points[*chosen].bytes));
-    }
+    if (!metric_.empty() && !arguments_.svg.empty())
+      io::write_file_atomically(arguments_.svg,
+                                frontier_drawing(state_, metric_, arguments_.at_batch, chosen));
     write();
-    if (chosen && *chosen > 0) return 0;
-    say(stderr, "brim: {}\n", chosen ? "nothing smaller meets what was asked for" : nearest());
-    return 1;
+    if (!chosen) {
+      say(stderr, "brim: {}\n", nearest());
+      return 1;
+    }
+    const std::string path = file("model.safetensors");
+    copy(point_file(*chosen), path);
+    if (quiet_) return 0;
+    if (*chosen == 0)
+      say(stdout, "{}\n",
+          is_met_already() ? "the network as it is meets what is asked for"
+                           : "nothing better meets what is asked for than the "
+                             "network as it is");
+    say(stdout, "weights in {}, {}\n", path, format_bytes(state_.points[*chosen].bytes));
+    return 0;
   }
 
   /// Of two that meet the target: with limits the more accurate one, else the smaller one.
@@ -368,56 +441,27 @@ class ShrinkRun : CompressionRun {
   }
 
   std::string nearest() const {
-    const ShrunkPoint& point = state_.points.size() > 1 ? state_.points[1] : state_.points[0];
-    return fmt::format(
-        "no point meets what was asked for; the nearest takes {:.3f} ms and {}, with {:+.2f} "
-        "points: more --finetune may close that",
-        1e3 * point.seconds, format_bytes(point.bytes),
-        100 * (point.metric - state_.points[0].metric));
-  }
-
-  void tell_frontier(std::optional<size_t> chosen) const {
-    if (quiet_) return;
     const ShrunkPoint& dense = state_.points[0];
-    const bool has_energy =
-        std::ranges::all_of(state_.points, &std::optional<double>::has_value, &ShrunkPoint::joules);
-    say(stdout, "{:<9} {:>10} {:>7} {:>11} {:>8} {}{:>9}\n", "point",
-        fmt::format("ms for {}", arguments_.at_batch), "faster", "file", "smaller",
-        has_energy ? fmt::format("{:>9} ", "mJ") : "", metric_.empty() ? "" : metric_);
-    for (size_t i = 0; i < state_.points.size(); ++i) {
-      const ShrunkPoint& point = state_.points[i];
-      std::string metric;
-      if (!metric_.empty()) metric = fmt::format("{:>7.2f} %", 100 * point.metric);
-      if (!metric_.empty() && i > 0)
-        metric += fmt::format(" ({:+.2f})", 100 * (point.metric - dense.metric));
-      say(stdout, "{:<9} {:>10.3f} {:>5.2f} x {:>11} {:>6.2f} x {}{}{}\n",
-          i == 0 ? "dense" : fmt::format("{}", i), 1e3 * point.seconds,
-          dense.seconds / point.seconds, format_bytes(point.bytes),
-          static_cast<double>(dense.bytes) / static_cast<double>(point.bytes),
-          has_energy ? fmt::format("{:>9.3f} ", 1e3 * point.joules.value_or(0)) : "", metric,
-          chosen == i ? "  <- chosen" : "");
-    }
-  }
-
-  void draw(std::optional<size_t> chosen) const {
-    if (metric_.empty() || !arguments_.svg.size()) return;
-    std::vector<FrontierDot> dots;
-    for (size_t i = 0; i < state_.points.size(); ++i) {
-      const ShrunkPoint& point = state_.points[i];
-      dots.push_back({.milliseconds = 1e3 * point.seconds,
-                      .percent = 100 * point.metric,
-                      .bytes = static_cast<double>(point.bytes),
-                      .label = fmt::format("{}, {}", i == 0 ? "dense" : fmt::format("point {}", i),
-                                           format_bytes(point.bytes)),
-                      .is_chosen = chosen == i});
-    }
-    io::write_file_atomically(arguments_.svg, frontier_svg(dots, metric_, arguments_.at_batch));
+    const ShrunkPoint& point = state_.points.size() > 1 ? state_.points[1] : dense;
+    ShrinkTarget limits = target_;
+    limits.loss_of_metric.reset();
+    return fmt::format(
+        "no point meets what was asked for; the nearest takes {:.4g} ms and {}, with {:+.2f} "
+        "points{}",
+        1e3 * point.seconds, format_bytes(point.bytes), 100 * (point.metric - dense.metric),
+        limits.is_met_by(point, dense) ? ": more --finetune may close that" : "");
   }
 
   static void copy(const std::string& from, const std::string& to) {
-    const std::string beside = to + ".new";
-    fs::copy_file(from, beside, fs::copy_options::overwrite_existing);
-    fs::rename(beside, to);
+    const io::RegularFile file(from, "shrink", "a file of weights");
+    io::AtomicFile copy(to, io::Links::replace);
+    std::vector<char> part(size_t{1} << 20);
+    for (uint64_t at = 0; at < file.bytes(); at += part.size()) {
+      const auto count = std::min<uint64_t>(part.size(), file.bytes() - at);
+      file.read(part.data(), count, at);
+      copy.write(part.data(), count);
+    }
+    copy.commit();
   }
 
   const ShrinkArguments& arguments_;
@@ -432,19 +476,43 @@ class ShrinkRun : CompressionRun {
   std::optional<ShrinkPath> path_;  // of what is measured
 };
 
+/// That nothing is lost: the search has a folder of its own, and its result a name in --out.
+void check_folder(const ShrinkArguments& o) {
+  const fs::path folder = fs::path(o.out) / kFolder;
+  std::error_code error;
+  const auto exists = [&](const fs::path& path) {
+    return fs::exists(fs::symlink_status(path, error));
+  };
+  const std::string state = ShrinkState::path(folder.string());
+  if (exists(folder) && !exists(state))
+    throw UsageError(
+        fmt::format("--out: {} is of no search; give another folder", folder.string()));
+  if (!o.resume && !o.overwrite)
+    for (const fs::path& path : {fs::path(state), fs::path(o.out) / train::kWeightsFile})
+      if (exists(path))
+        throw UsageError(
+            fmt::format("--out: {} exists; give --resume to go on, or --overwrite to begin anew",
+                        path.string()));
+  const std::string inside = fs::weakly_canonical(folder, error).string() + "/";
+  for (const std::string& path : {o.weights, o.recipe, o.svg, o.json})
+    if (!path.empty() && fs::weakly_canonical(path, error).string().starts_with(inside))
+      throw UsageError(fmt::format("{} lies in {}, which the search replaces", path, inside));
+  if (o.overwrite) fs::remove_all(folder);
+}
+
 int run_shrink(const ShrinkArguments& o) {
   const ShrinkTarget target = ShrinkTarget::parse(o.latency, o.size, o.accuracy);
   if (compress::parse_pattern(o.pattern).kind != compress::Pattern::Kind::vector)
     throw UsageError(
         fmt::format("--pattern {}: only vectors are faster; write vector:8", o.pattern));
   if (o.resume && o.overwrite) throw UsageError("--resume goes on, --overwrite begins anew");
-  std::error_code error;
-  if (!o.resume && !o.overwrite)
-    for (const std::string& path : {ShrinkState::path(o.out), o.out + "/model.safetensors"})
-      if (exists(fs::symlink_status(path, error)))
-        throw UsageError(fmt::format(
-            "--out: {} exists; give --resume to go on, or --overwrite to begin anew", path));
-  return run_compression(o, "shrink",
+  check_folder(o);
+  std::vector<NamedPath> outputs;
+  if (!o.svg.empty()) {
+    check_output_path("svg", o.svg);
+    outputs.push_back({"--svg", o.svg});
+  }
+  return run_compression(o, "shrink", outputs,
                          [&](Device device) { return ShrinkRun(o, target, device).run(); });
 }
 

@@ -17,7 +17,11 @@ double parse_latency(const std::string& text) {
   const char* const end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data(), end, value);
   const std::string unit(at, end);
-  const double factor = unit == "us" ? 1e-6 : unit == "ms" ? 1e-3 : unit == "s" ? 1 : 0;
+  const double factor = unit == "ns"   ? 1e-9
+                        : unit == "us" ? 1e-6
+                        : unit == "ms" ? 1e-3
+                        : unit == "s"  ? 1
+                                       : 0;
   if (error != std::errc() || factor == 0 || !(value > 0 && value < 1e9))
     throw UsageError(
         fmt::format("--latency '{}' is no time; write for example 3ms or 250us", text));
@@ -45,6 +49,14 @@ bool ShrinkTarget::is_met_by(const ShrunkPoint& point, const ShrunkPoint& dense)
          (!loss_of_metric || point.metric >= dense.metric - *loss_of_metric - kRounding);
 }
 
+double ShrinkTarget::share_of_limits(double taken_s, int64_t taken_bytes) const {
+  double share = 0;
+  if (seconds) share = std::max(share, taken_s / *seconds);
+  if (bytes)
+    share = std::max(share, static_cast<double>(taken_bytes) / static_cast<double>(*bytes));
+  return share;
+}
+
 ShrinkPath::ShrinkPath(const ShrinkState& state, const ShrinkTarget& target)
     : state_(state),
       target_(target),
@@ -58,16 +70,9 @@ ShrinkPath::ShrinkPath(const ShrinkState& state, const ShrinkTarget& target)
 }
 
 void ShrinkPath::check_reachable() const {
-  constexpr double kPrediction = 0.8;  // it may be off by so much
   BRIM_CHECK(frontier_.size() > 1, ValueError,
              "[shrink] no layer has a form that is faster or smaller on this device");
-  const double seconds = predicted_s(compress::form_frontier(state_.layers, 1, 0).back());
   const int64_t bytes = compress::form_frontier(state_.layers, 0, 1).back().bytes + rest_bytes_;
-  if (target_.seconds && *target_.seconds < kPrediction * seconds)
-    raise<ValueError>(
-        "[shrink] a latency of {:.4g} ms: about {:.4g} ms is the least that forms of layers can "
-        "reach here (dense {:.4g} ms)",
-        1e3 * *target_.seconds, 1e3 * seconds, 1e3 * dense_point().seconds);
   if (target_.bytes && *target_.bytes < bytes)
     raise<ValueError>(
         "[shrink] a size of {}: about {} is the least that forms of layers can reach (dense {})",
@@ -84,9 +89,10 @@ compress::Limits ShrinkPath::limits() const {
 compress::Choice ShrinkPath::at(double share) const {
   if (target_.is_open()) {
     const double first = cost(dense()), last = cost(frontier_.back());
-    const double wanted = first + share * (last - first) + 1e-12;
-    return *std::ranges::find_if(
+    const double wanted = first + share * (last - first);
+    const auto found = std::ranges::find_if(
         frontier_, [&](const compress::Choice& choice) { return cost(choice) <= wanted; });
+    return found == frontier_.end() ? frontier_.back() : *found;
   }
   compress::Limits these = limits();
   const auto between = [share](double first, double last) {

@@ -24,6 +24,8 @@ struct ShrinkTarget {
   /// Whether only the accuracy says how small the network may get.
   bool is_open() const { return !seconds && !bytes; }
   bool is_met_by(const ShrunkPoint& point, const ShrunkPoint& dense) const;
+  /// What is taken, as a multiple of the limits: the worse one.
+  double share_of_limits(double taken_s, int64_t taken_bytes) const;
 };
 
 /// By what was measured, which is kept by reference: the layers and the dense network.
@@ -31,11 +33,11 @@ class ShrinkPath {
  public:
   ShrinkPath(const ShrinkState& state, const ShrinkTarget& target);
 
-  /// Throws ValueError where no layer has another form, or the limits are far out of reach.
+  /// Throws ValueError where no layer has another form, or none of them takes so few bytes.
   void check_reachable() const;
   /// What the target's limits leave the layers.
   compress::Limits limits() const;
-  /// What limits are for the layers that are for the network: less what is not of the layers.
+  /// How long the layers take where a pass takes so long.
   double of_layers(double seconds) const { return (seconds - rest_s_) / scale_; }
   /// The choice at a share of the way.
   compress::Choice at(double share) const;

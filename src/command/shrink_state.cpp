@@ -1,6 +1,9 @@
 #include "command/shrink_state.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
+#include <stdexcept>
 
 #include "core/check.h"
 #include "core/json_text.h"
@@ -16,8 +19,29 @@ Json form_json(const compress::LayerForm& form) {
   return {{"sparsity", form.sparsity}, {"int8", form.int8}};
 }
 
+/// Throws std::runtime_error: what is read is damaged.
+double positive(const Json& json, const char* key) {
+  const auto value = json.at(key).get<double>();
+  if (!(value > 0 && value < 1e9)) throw std::runtime_error(fmt::format("{} is {}", key, value));
+  return value;
+}
+double not_negative(const Json& json, const char* key) {
+  const auto value = json.at(key).get<double>();
+  if (!(value >= 0 && value < 1e9)) throw std::runtime_error(fmt::format("{} is {}", key, value));
+  return value;
+}
+int64_t bytes_of(const Json& json) {
+  const auto bytes = json.at("bytes").get<int64_t>();
+  if (bytes <= 0 || bytes > int64_t{1} << 50)
+    throw std::runtime_error(fmt::format("bytes are {}", bytes));
+  return bytes;
+}
+
 compress::LayerForm form_of(const Json& json) {
-  return {.sparsity = json.at("sparsity").get<double>(), .int8 = json.at("int8").get<bool>()};
+  const auto sparsity = json.at("sparsity").get<double>();
+  if (!(sparsity >= 0 && sparsity < 1))
+    throw std::runtime_error(fmt::format("a sparsity is {}", sparsity));
+  return {.sparsity = sparsity, .int8 = json.at("int8").get<bool>()};
 }
 
 compress::LayerForms forms_of(const Json& json) {
@@ -47,21 +71,26 @@ compress::LayerCosts costs_of(const Json& json) {
   if (json.at("dense_because").is_string()) layer.why = json.at("dense_because");
   for (const Json& form : json.at("forms"))
     layer.forms.push_back({.form = form_of(form),
-                           .seconds = form.at("seconds").get<double>(),
-                           .bytes = form.at("bytes").get<int64_t>(),
-                           .distance = form.at("distance").get<double>()});
+                           .seconds = not_negative(form, "seconds"),
+                           .bytes = bytes_of(form),
+                           .distance = not_negative(form, "distance")});
+  if (layer.forms.empty() || !layer.forms[0].form.is_dense())
+    throw std::runtime_error("a layer has no dense form");
   return layer;
 }
 
 ShrunkPoint point_of(const Json& json) {
   ShrunkPoint point{.forms = forms_of(json.at("forms")),
-                    .predicted_s = json.at("predicted_s").get<double>(),
-                    .seconds = json.at("seconds").get<double>(),
+                    .predicted_s = not_negative(json, "predicted_s"),
+                    .seconds = positive(json, "seconds"),
                     .joules = {},
-                    .bytes = json.at("bytes").get<int64_t>(),
+                    .bytes = bytes_of(json),
+                    .hash = json.at("hash").get<std::string>(),
                     .evaluation = json.at("evaluation"),
-                    .metric = json.at("metric").get<double>()};
-  if (json.at("joules").is_number()) point.joules = json.at("joules").get<double>();
+                    .metric = not_negative(json, "metric")};
+  if (json.at("joules").is_number()) point.joules = not_negative(json, "joules");
+  if (!point.evaluation.is_null() && !point.evaluation.is_object())
+    throw std::runtime_error("an evaluation is none");
   return point;
 }
 
@@ -87,20 +116,32 @@ Json ShrunkPoint::to_json() const {
           {"seconds", seconds},
           {"joules", joules ? Json(*joules) : Json(nullptr)},
           {"bytes", bytes},
+          {"hash", hash},
           {"metric", metric},
           {"evaluation", evaluation}};
 }
 
 Json ShrinkState::to_json() const {
-  Json json = {{"asked", asked}, {"layers", Json::array()}, {"points", Json::array()}};
+  Json json = {
+      {"asked", asked}, {"target", target}, {"layers", Json::array()}, {"points", Json::array()}};
   for (const compress::LayerCosts& layer : layers) json["layers"].push_back(costs_json(layer));
   for (const ShrunkPoint& point : points) json["points"].push_back(point.to_json());
   json["current"] = current ? command::to_json(*current) : Json(nullptr);
   return json;
 }
 
+void ShrinkState::check(const std::string& folder) const {
+  try {
+    for (const ShrunkPoint& point : points) (void)compress::choice_of(layers, point.forms);
+    if (current) (void)compress::choice_of(layers, *current);
+  } catch (const ValueError& e) {
+    raise<FileError>("[shrink] {} is damaged ({}); begin anew with --overwrite", path(folder),
+                     e.what());
+  }
+}
+
 std::string ShrinkState::path(const std::string& folder) {
-  return (std::filesystem::path(folder) / "shrink.json").string();
+  return (std::filesystem::path(folder) / "search.json").string();
 }
 
 void ShrinkState::save(const std::string& folder) const {
@@ -118,9 +159,12 @@ ShrinkState ShrinkState::load(const std::string& folder, const Json& asked) {
   ShrinkState state;
   try {
     state.asked = json.at("asked");
+    state.target = json.at("target");
     for (const Json& layer : json.at("layers")) state.layers.push_back(costs_of(layer));
     for (const Json& point : json.at("points")) state.points.push_back(point_of(point));
     if (!json.at("current").is_null()) state.current = forms_of(json.at("current"));
+    if (!state.points.empty() && !state.points[0].forms.empty())
+      throw std::runtime_error("the first point is not the dense network");
   } catch (const std::exception& e) {
     raise<FileError>("[shrink] {} is damaged ({}); begin anew with --overwrite", from, e.what());
   }

@@ -20,6 +20,7 @@ struct ShrunkPoint {
   double seconds = 0;            ///< as measured
   std::optional<double> joules;  ///< of a forward pass, where the machine counts them
   int64_t bytes = 0;             ///< of its file
+  std::string hash;              ///< of its file
   Json evaluation;               ///< null: there is no test split
   double metric = 0;             ///< of the evaluation, as a fraction
 
@@ -27,12 +28,15 @@ struct ShrunkPoint {
 };
 
 struct ShrinkState {
-  Json asked;  ///< what the measurements depend on
+  Json asked;   ///< what the measurements depend on
+  Json target;  ///< what the points do besides
   std::vector<compress::LayerCosts> layers;
   std::vector<ShrunkPoint> points;              ///< the dense network first
   std::optional<compress::LayerForms> current;  ///< those being trained
 
   Json to_json() const;
+  /// Throws FileError where the points are not of the layers.
+  void check(const std::string& folder) const;
   /// Replaces the file of a folder. Throws FileError.
   void save(const std::string& folder) const;
   static std::string path(const std::string& folder);

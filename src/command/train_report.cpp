@@ -59,6 +59,9 @@ void print_start(const TrainRequest& request, const train::Trainer& trainer) {
   if (recipe.precision == "tf32" && devices[0].kind != DeviceKind::cuda)
     say(stdout, "tf32 only changes the matrix units of cuda devices; on {} it is fp32\n",
         names_of(devices));
+  if (!recipe.distill.teacher.empty())
+    say(stdout, "teacher: {}, {:g} % of the loss\n", recipe.distill.teacher,
+        100 * recipe.distill.weight);
   if (!recipe.prune.pattern.empty())
     say(stdout, "prune: {}{}\n", recipe.prune.pattern,
         recipe.prune.pattern.find(':') != std::string::npos && recipe.prune.pattern[0] != 'v'

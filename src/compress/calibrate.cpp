@@ -228,15 +228,6 @@ void measure_together(nn::Module& network, std::vector<Watched>& layers,
 
 }  // namespace
 
-EvalMode::EvalMode(nn::Module& network) {
-  network.apply([&](nn::Module& m) { before_.emplace_back(&m, m.training()); });
-  network.eval();
-}
-EvalMode::~EvalMode() {
-  // Each sets those below it too, which come behind it.
-  for (const auto& [module, training] : before_) module->train(training);
-}
-
 nn::Module& Watched::module() const {
   if (layer.linear) return *layer.linear;
   return *layer.conv;
@@ -279,7 +270,7 @@ std::vector<Watched> with_ranges(nn::Module& network, const std::function<void()
   std::vector<Watched> layers = layers_of(network, o);
   use_dense(network);
   const NoGrad scope;
-  const EvalMode mode(network);
+  const nn::EvalMode mode(network);
   watch(layers, run, see_inputs);
   const auto was_run = [](const Watched& w) { return w.inputs.count() > 0; };
   BRIM_CHECK(
@@ -302,7 +293,7 @@ std::vector<Watched> calibrated(nn::Module& network, const std::function<void()>
              reasons.empty() ? ": the network has no convolutions and linear layers"
                              : " (" + reasons + ")");
   const NoGrad scope;
-  const EvalMode mode(network);
+  const nn::EvalMode mode(network);
   find_losses(layers, run, o.correct_bias);
   for (Watched& w : layers) {
     if (o.only_faster)

@@ -5,10 +5,10 @@
 
 #include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "compress/prunable.h"
+#include "nn/eval_mode.h"
 
 namespace brim::compress {
 
@@ -48,18 +48,6 @@ std::vector<Watched> calibrated(nn::Module& network, const std::function<void()>
 /// What outputs lose in integers, and what is added to them for it. Of a network in eval mode, in a
 /// NoGrad scope.
 void find_losses(std::vector<Watched>& layers, const std::function<void()>& run, bool correct_bias);
-
-/// Eval mode until the end of the scope, then what it was in each module.
-class EvalMode {
- public:
-  explicit EvalMode(nn::Module& network);
-  ~EvalMode();
-  EvalMode(const EvalMode&) = delete;
-  EvalMode& operator=(const EvalMode&) = delete;
-
- private:
-  std::vector<std::pair<nn::Module*, bool>> before_;
-};
 
 /// The layer computes with this from now on.
 void use_int8(const Prunable& layer, const Int8Layer& form);

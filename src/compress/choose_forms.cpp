@@ -131,10 +131,14 @@ Choice choose_forms(const std::vector<LayerCosts>& layers, const Limits& limits)
     Choice found = with_room_used(*first, layers, limits);
     if (!best || found.distance < best->distance) best = std::move(found);
   }
+  const Limits none;
   BRIM_CHECK(best, ValueError,
              "[shrink] out of reach: the layers take {:.4g} ms at least, and {} bytes at least; "
-             "the limits leave them {:.4g} ms and {} bytes",
-             1e3 * least.seconds, least.bytes, 1e3 * limits.seconds, limits.bytes);
+             "the limits leave them {}{}{}",
+             1e3 * least.seconds, least.bytes,
+             limits.seconds < none.seconds ? fmt::format("{:.4g} ms", 1e3 * limits.seconds) : "",
+             limits.seconds < none.seconds && limits.bytes < none.bytes ? " and " : "",
+             limits.bytes < none.bytes ? fmt::format("{} bytes", limits.bytes) : "");
   return *std::move(best);
 }
 
@@ -144,6 +148,36 @@ LayerForms forms_of(const std::vector<LayerCosts>& layers, const Choice& choice)
     if (const LayerForm form = layers[i].forms[choice.forms[i]].form; !form.is_dense())
       forms[layers[i].name] = form;
   return forms;
+}
+
+Choice choice_of(const std::vector<LayerCosts>& layers, const LayerForms& forms) {
+  Choice choice = all_dense(layers);
+  for (const auto& [name, form] : forms) {
+    const auto layer = std::ranges::find(layers, name, &LayerCosts::name);
+    BRIM_CHECK(layer != layers.end(), ValueError, "[shrink] there is no layer '{}'", name);
+    const auto cost = std::ranges::find(layer->forms, form, &FormCost::form);
+    BRIM_CHECK(cost != layer->forms.end(), ValueError, "[shrink] {} has no form {}", name,
+               form.str());
+    choice = exchanged(std::move(choice), layers, static_cast<size_t>(layer - layers.begin()),
+                       static_cast<size_t>(cost - layer->forms.begin()));
+  }
+  return choice;
+}
+
+std::optional<PruneOptions> pruning_of(const std::vector<LayerCosts>& layers,
+                                       const LayerForms& forms, int64_t vector) {
+  PruneOptions options{.pattern = {.kind = Pattern::Kind::vector, .length = vector}, .sparsity = 0};
+  for (const LayerCosts& layer : layers) {
+    const auto form = forms.find(layer.name);
+    if (form == forms.end() || form->second.sparsity == 0) {
+      options.dense.push_back(layer.name);
+    } else {
+      options.layers[layer.name] = form->second.sparsity;
+      options.sparsity = std::max(options.sparsity, form->second.sparsity);
+    }
+  }
+  if (options.layers.empty()) return std::nullopt;
+  return options;
 }
 
 }  // namespace brim::compress

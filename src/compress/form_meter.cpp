@@ -149,7 +149,7 @@ FormMeter::FormMeter(nn::Module& network, FormOptions options)
   State& s = *state_;
   s.check();
   const NoGrad scope;
-  const EvalMode mode(network);
+  const nn::EvalMode mode(network);
   const QuantizeOptions how{.only_faster = false, .keep = s.options.keep};
   s.layers = with_ranges(
       network, [&s] { s.run(); }, how);
@@ -172,22 +172,24 @@ FormMeter::~FormMeter() = default;
 size_t FormMeter::layers() const { return state_->layers.size(); }
 
 const std::string& FormMeter::name(size_t layer) const {
-  return state_->layers.at(layer).report.name;
+  BRIM_CHECK(layer < layers(), IndexError, "[shrink] layer {} of {}", layer, layers());
+  return state_->layers[layer].report.name;
 }
 
 LayerCosts FormMeter::measure(size_t layer) {
   const State& s = *state_;
-  const Watched& w = s.layers.at(layer);
+  LayerCosts costs{.name = name(layer)};
+  const Watched& w = s.layers[layer];
   const NoGrad scope;
-  const EvalMode mode(s.network);
-  LayerCosts costs{.name = w.report.name, .shape = w.report.shape};
+  const nn::EvalMode mode(s.network);
+  costs.shape = w.report.shape;
   const Tensor& x = s.timed[layer];
   std::vector<Computed> forms = s.forms_of(w);
   if (!x.defined()) {
     costs.why = "the network does not run it";
     forms.resize(1);
   } else if (forms.size() == 1) {
-    costs.why = w.report.why.empty() ? "as asked for" : w.report.why;
+    costs.why = !w.report.why.empty() ? w.report.why : "its outputs are fewer than a vector";
   }
   std::vector<double> times(1, 0.0);
   size_t of_each = 1;

@@ -228,6 +228,9 @@ std::vector<PrunedLayer> pruned_layers(nn::Module& network, const PruneOptions& 
                "[prune] a sparsity of '{}': of {} it is the same for all layers", name,
                options.pattern.str());
     check_sparsity(sparsity);
+    BRIM_CHECK(std::ranges::find(options.dense, name) == options.dense.end(), ValueError,
+               "[prune] '{}' is to stay dense and to have a sparsity of {}; take one", name,
+               sparsity);
   }
   std::vector<PrunedLayer> layers;
   std::vector<const Storage*> seen;

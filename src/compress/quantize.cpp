@@ -121,7 +121,7 @@ std::vector<QuantizedLayer> FakeQuantizer::quantize() {
   }
   hooks_.clear();
   is_over_ = true;
-  const EvalMode mode(network_);
+  const nn::EvalMode mode(network_);
   find_losses(layers, run_, /*correct_bias=*/false);  // training has seen to that
   return in_integers(std::move(layers));
 }

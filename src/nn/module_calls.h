@@ -1,4 +1,4 @@
-// Who is told which module computes, for what is said of a network module by module.
+// Reports which module computes, for messages about a network module by module.
 #pragma once
 
 #include <brim/nn/module.h>

@@ -34,8 +34,8 @@ Shape weight_shape(const nlohmann::json& list) {
 using Encoded = WeightsFile::Encoded;
 
 [[noreturn]] void refuse(const std::string& path, const char* key) {
-  raise<FileError>("[weights] {}: the metadata {} says nothing of weights; the file is damaged",
-                   path, key);
+  raise<FileError>("[weights] {}: the metadata {} describes no weight; the file is damaged", path,
+                   key);
 }
 
 bool flag(const nlohmann::json& entry, const char* name) {

@@ -30,6 +30,11 @@ void check_same_recipe(const Recipe& asked, const Recipe& saved, bool any_precis
              "[resume] {} was trained in {}, and now it is {}; to change it, ask for "
              "Recipe::precision={} (TrainOptions::change_precision), or resume with {}",
              path, saved.precision, asked.precision, asked.precision, saved.precision);
+  BRIM_CHECK(asked.distill.teacher.empty() == saved.distill.teacher.empty(), ValueError,
+             "[resume] {} was trained {} a teacher (Recipe::distill), and now there is {}; resume "
+             "with the same recipe and options, or start anew",
+             path, saved.distill.teacher.empty() ? "without" : "with",
+             asked.distill.teacher.empty() ? "none" : "one");
   Recipe a = asked, b = saved;
   a.precision = b.precision;
   a.virtual_ranks = b.virtual_ranks;  // compared by itself
@@ -247,6 +252,10 @@ void Trainer::State::load(const std::string& path) {
   at = c.at;
   best = c.best;
   output_groups = c.output_groups;
+  BRIM_CHECK(c.teacher.empty() || teacher_hash.empty() || c.teacher == teacher_hash, ValueError,
+             "[resume] {} was taught by another network than {}; give the same teacher "
+             "(Recipe::distill.teacher), or start anew",
+             path, recipe.distill.teacher);
   resumed_from = path;
   steps_before = c.at.steps;
 }
@@ -269,7 +278,8 @@ RunState Trainer::State::snapshot() const {
           .optimizer = optimizer->state_dict(),
           .schedule = schedule->state_dict(),
           .scaler = scaler ? scaler->state_dict() : StateDict(),
-          .output_groups = output_groups};
+          .output_groups = output_groups,
+          .teacher = teacher_hash};
 }
 
 Recipe checkpoint_recipe(const std::string& folder) {

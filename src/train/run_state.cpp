@@ -112,6 +112,7 @@ Json state_json(const RunState& c) {
                {"columns", c.columns},
                {"targets", c.targets}};
   if (!c.output_groups.empty()) json["output_groups"] = c.output_groups;
+  if (!c.teacher.empty()) json["teacher"] = c.teacher;
   if (c.mode) json.update({{"compile", c.mode->compile}, {"passes", c.mode->passes}});
   return json;
 }
@@ -175,6 +176,7 @@ RunState load_checkpoint_state(const std::string& path) {
   if (json.contains("virtual_ranks")) c.virtual_ranks = json_count(json, "virtual_ranks", file);
   c.scaler = scaler_state(json, file);
   c.output_groups = output_groups(json, file);
+  if (json.contains("teacher")) c.teacher = json_field<std::string>(json, "teacher", file);
   c.devices = json_field<std::string>(json, "devices", file);
   if (json.contains("isa")) c.isa = json_field<std::string>(json, "isa", file);
   c.mode = step_mode(json, file);

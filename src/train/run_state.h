@@ -68,6 +68,7 @@ struct RunState {
   StateDict schedule;
   StateDict scaler;                      ///< numbers; empty unless the run is in fp16
   compress::OutputGroups output_groups;  ///< of a run that prunes in vectors
+  std::string teacher;                   ///< hash of its file; "": there is none
 };
 
 /// Writes all files into the empty folder `path`, each of them and the folder synced. Throws

@@ -22,6 +22,7 @@
 #include "diag/span.h"
 #include "dist/profile_links.h"
 #include "io/atomic_file.h"
+#include "io/hash.h"
 #include "io/safetensors_writer.h"
 #include "plan/pass.h"
 #include "train/build.h"
@@ -109,41 +110,60 @@ Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, 
     if (*split) (*split)->feed = make_feed((*split)->loader);
 }
 
-std::unique_ptr<nn::Module> Trainer::State::make_teacher() const {
-  const WeightsFile file(recipe.distill.teacher);
-  const WeightsInfo info = read_weights_info(file);
+namespace {
+
+/// The file's weights, into a network that is to train or to teach; `warn` may be null.
+void load_floats(const WeightsFile& file, nn::Module& network,
+                 const std::function<void(const std::string&)>& warn) {
+  load_weights(file, network);
+  if (const size_t count = file.int8_count(); count > 0 && warn)
+    warn(fmt::format("{} weights of {} are in 8-bit integers; floats are made of them", count,
+                     file.path()));
+  check_finite(network, file.path());
+}
+
+}  // namespace
+
+std::unique_ptr<nn::Module> Trainer::State::make_teacher() {
+  std::optional<WeightsFile> file;
+  try {
+    file.emplace(recipe.distill.teacher);
+  } catch (const FileError& e) {
+    raise<FileError>(
+        "[train] the teacher cannot be read: {}; name another one "
+        "(Recipe::distill.teacher)",
+        e.what());
+  }
+  teacher_hash = io::hash_file(recipe.distill.teacher).hex;
+  const WeightsInfo info = read_weights_info(*file);
+  const std::string& path = file->path();
   BRIM_CHECK(info.recipe, ValueError,
              "[train] the teacher {} does not say which recipe it was trained by; give a file that "
              "brim has trained",
-             file.path());
+             path);
+  BRIM_CHECK(info.recipe->task == recipe.task, ValueError,
+             "[train] the teacher {} was trained for the task {}, and {} is for {}", path,
+             info.recipe->task, recipe.name, recipe.task);
   BRIM_CHECK(info.classes.empty() || same_classes(info.classes, train->data.names), ValueError,
              "[train] the {} classes of the teacher {} are not the {} of {}, or in another order",
-             info.classes.size(), file.path(), train->data.names.size(), recipe.data);
-  BRIM_CHECK(info.input.rank() == 0 || info.input == input, ValueError,
-             "[train] the teacher {} takes inputs {}, and {} makes {}", file.path(),
-             info.input.str(), recipe.name, input.str());
+             info.classes.size(), path, train->data.names.size(), recipe.data);
+  const Shape its_input = input_shape(train->data, *info.recipe);
+  BRIM_CHECK(its_input == input && (info.input.rank() == 0 || info.input == input), ValueError,
+             "[train] the teacher {} takes inputs {}, and {} makes {}", path,
+             (info.input.rank() > 0 ? info.input : its_input).str(), recipe.name, input.str());
   const InputRecipe &its = info.recipe->input, &ours = recipe.input;
-  BRIM_CHECK(
-      its.mean == ours.mean && its.std == ours.std, ValueError,
-      "[train] the teacher {} was trained with input.mean = {} and input.std = {}, and {} has "
-      "{} and {}; give both the same",
-      file.path(), its.mean, its.std, recipe.name, ours.mean, ours.std);
+  BRIM_CHECK(its.mean == ours.mean && its.std == ours.std, ValueError,
+             "[train] the teacher {} was trained with input.mean = {} and input.std = {}, and {} "
+             "has {} and {}; give both the same",
+             path, its.mean, its.std, recipe.name, ours.mean, ours.std);
   std::unique_ptr<nn::Module> network = make_network(*info.recipe, train->data, options.devices[0]);
-  load_weights(file, *network);
+  load_floats(*file, *network, options.warn);
   network->eval();
   return network;
 }
 
 void Trainer::State::begin_with_weights() {
-  const WeightsFile file(options.weights);
-  load_weights(file, *model);
-  if (const size_t count = file.int8_count(); count > 0 && options.warn)
-    options.warn(fmt::format("{} weights of {} are in 8-bit integers; floats are made of them",
-                             count, options.weights));
-  for (const auto& [name, value] : model->state_dict())
-    BRIM_CHECK(!is_floating(value.dtype()) || std::isfinite(sum(value.to(f64) * 0).item()),
-               FileError, "[train] {}: {} holds a NaN or an infinity; give other weights",
-               options.weights, name);
+  load_floats(WeightsFile(options.weights), *model, options.warn);
 }
 
 /// All now, so that a damaged test split is not found out after hours of training.

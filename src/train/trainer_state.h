@@ -63,6 +63,7 @@ struct Trainer::State {
   std::optional<Split> train, validation, test;  // the last two where there is such a split
   std::unique_ptr<nn::Module> model;
   std::unique_ptr<nn::Module> teacher;  // of Recipe::distill; null: none
+  std::string teacher_hash;             // of its file
   int64_t virtual_ranks = 1;
   std::optional<dist::DataParallel> parallel;  // of model, where there are virtual ranks
   std::optional<bool> stop_agreed;             // by all ranks, while they train
@@ -89,7 +90,7 @@ struct Trainer::State {
   /// Those of TrainOptions::weights. Throws FileError.
   void begin_with_weights();
   /// The network of Recipe::distill. Throws FileError, ValueError.
-  std::unique_ptr<nn::Module> make_teacher() const;
+  std::unique_ptr<nn::Module> make_teacher();
   /// Opens all splits.
   OpenData open() const;
   TaskData open(data::Split split, bool training, const TaskData* like = nullptr) const;

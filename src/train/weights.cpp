@@ -2,9 +2,12 @@
 // "brim.input" (JSON lists), and "format": "pt", which other readers of safetensors look for.
 #include <brim/train/weights.h>
 
+#include <brim/ops/binary.h>
 #include <brim/ops/create.h>
+#include <brim/ops/reduce.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -194,6 +197,13 @@ void load_weights(const WeightsFile& file, nn::Module& model) {
   } catch (const ValueError& e) {
     raise<FileError>("[weights] {} does not fit the network: {}", file.path(), e.what());
   }
+}
+
+void check_finite(const nn::Module& model, const std::string& path) {
+  for (const auto& [name, value] : model.state_dict())
+    BRIM_CHECK(!is_floating(value.dtype()) || std::isfinite(sum(value.to(f64) * 0).item()),
+               FileError, "[train] {}: {} holds a NaN or an infinity; give other weights", path,
+               name);
 }
 
 }  // namespace brim::train

@@ -157,6 +157,10 @@ TEST(Masks, RefuseSparsitiesOfNoLayer) {
       << error_of("vector:4", "fcc", 0.5);
   EXPECT_NE(error_of("vector:4", "fc", 1).find("below 1"), std::string::npos);
   EXPECT_NE(error_of("2:4", "fc", 0.5).find("the same for all layers"), std::string::npos);
+  EXPECT_NE(message_of([&] {
+              (void)Masks(net, {.dense = {"fc"}, .layers = {{"fc", 0.5}}});
+            }).find("take one"),
+            std::string::npos);
   EXPECT_EQ(net.fc.weight.detach().to_vector<float>(), before);
 }
 

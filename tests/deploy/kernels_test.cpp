@@ -268,6 +268,15 @@ std::vector<OnnxCase> onnx_cases() {
     return scaled_dot_product_attention(x, x, x, {.mask = mask}) +
            scaled_dot_product_attention(x, x, x, {.mask = as_float(mask)});
   });
+  // The first key is hidden, and with it all that the first query might see.
+  const Tensor hides_first = gt(arange(6), 0);
+  add_case("attention-causal-mask", {2, 6, 8}, [=](const Tensor& x) {
+    return scaled_dot_product_attention(x, x, x, {.mask = hides_first, .causal = true});
+  });
+  add_case("attention-empty-mask", {2, 6, 8}, [=](const Tensor& x) {
+    const Tensor nothing = full({6, 6}, -std::numeric_limits<double>::infinity());
+    return scaled_dot_product_attention(x, x, x, {.mask = nothing});
+  });
   add_case("attention-shared", {4, 6, 8}, [](const Tensor& x) {
     const Tensor shared = x.slice(1, 0, 2);
     return scaled_dot_product_attention(x, shared, shared, {.causal = true, .scale = 0.5});

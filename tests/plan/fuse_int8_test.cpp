@@ -56,7 +56,7 @@ void expect_fused(nn::Module& net, const Tensor& x, int fused, int alone) {
   EXPECT_EQ(forward(x).to_vector<float>(), eager);
   EXPECT_EQ(forward(x).to_vector<float>(), eager);
   const std::string explain = forward.explain();
-  EXPECT_EQ(count_of(explain, "int8_conv2d_following"), fused) << explain;
+  EXPECT_EQ(count_of(explain, "int8_conv2d_epilogue"), fused) << explain;
   EXPECT_EQ(count_of(explain, "int8_conv2d"), alone) << explain;
 }
 
@@ -123,6 +123,47 @@ TEST(FuseInt8, TheResultIsKeptForThoseWhoReadIt) {
   expect_fused(net, randn({2, 4, 5, 5}), 1, 1);
 }
 
+/// What follows in another shape is no pixel of a convolution.
+TEST(FuseInt8, OtherShapesAreLeft) {
+  manual_seed(6);
+  const NoGrad scope;
+  const QuantParams params = QuantParams::of_range(-3, 3);
+  const Int8Weight w = Int8Weight::quantize(randn({32, 8, 1, 1})),
+                   narrow = Int8Weight::quantize(randn({8, 8, 1, 1}));
+  const Tensor x = randn({2, 8, 2, 2}), pixel = randn({4, 8, 1, 1});
+  auto wide = compile([&](const Tensor& in) {
+    return relu(int8_conv2d(quantize(in, params), params, w).reshape({2, 128, 1, 1}));
+  });
+  auto joined = compile([&](const Tensor& in) {
+    const Tensor y = int8_conv2d(quantize(in, params), params, narrow).reshape({2, 16, 1, 1});
+    return quantize(relu(y), params).to(f32);
+  });
+  EXPECT_EQ(wide(x).to_vector<float>(),
+            relu(int8_conv2d(quantize(x, params), params, w)).to_vector<float>());
+  EXPECT_EQ(count_of(wide.explain(), "int8_conv2d_epilogue"), 0);
+  EXPECT_EQ(joined(pixel).to_vector<float>(),
+            quantize(relu(int8_conv2d(quantize(pixel, params), params, narrow)), params)
+                .to(f32)
+                .to_vector<float>());
+  EXPECT_EQ(count_of(joined.explain(), "int8_conv2d_epilogue"), 0);
+}
+
+/// Statistics and weights are read at each pass.
+TEST(FuseInt8, WhatIsWrittenAfterwardsIsSeen) {
+  manual_seed(7);
+  Int8Block net(16);
+  net.eval();
+  const NoGrad scope;
+  const Tensor x = randn({1, 8, 6, 6});
+  compress::quantize(net, [&] { (void)net(x); }, {.only_faster = false});
+  auto forward = compile([&](const Tensor& in) { return net(in); });
+  (void)forward(x);
+  net.norm1.running_var.fill_(4);
+  net.norm2.bias.detach().fill_(0.5);
+  const std::vector<float> eager = net(x).to_vector<float>();
+  EXPECT_EQ(forward(x).to_vector<float>(), eager);
+}
+
 /// A batch norm in training has statistics of its own.
 TEST(FuseInt8, NormsInTrainingAreLeft) {
   struct Net : nn::Module {
@@ -137,7 +178,7 @@ TEST(FuseInt8, NormsInTrainingAreLeft) {
   net.norm.train();
   auto forward = compile([&](const Tensor& in) { return net(in); });
   (void)forward(x);
-  EXPECT_EQ(count_of(forward.explain(), "int8_conv2d_following"), 0) << forward.explain();
+  EXPECT_EQ(count_of(forward.explain(), "int8_conv2d_epilogue"), 0) << forward.explain();
 }
 
 TEST(FuseInt8, NetworksOfTheZooKeepEveryBit) {
@@ -151,7 +192,7 @@ TEST(FuseInt8, NetworksOfTheZooKeepEveryBit) {
     auto forward = compile([&](const Tensor& in) { return (*net)(in); });
     EXPECT_EQ(forward(x).to_vector<float>(), (*net)(x).to_vector<float>()) << name;
     const int fused = std::string(name) == "cifar-resnet8" ? 9 : 1;
-    EXPECT_EQ(count_of(forward.explain(), "int8_conv2d_following"), fused) << forward.explain();
+    EXPECT_EQ(count_of(forward.explain(), "int8_conv2d_epilogue"), fused) << forward.explain();
   }
 }
 

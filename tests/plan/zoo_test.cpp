@@ -188,7 +188,7 @@ TEST(ZooPasses, EachDoesSomethingSomewhere) {
   named.insert("batch_casts");                               // CUDA's: cuda_list_cast_test
   named.insert("linear_grad");                               // fuse_linear_test
   named.insert("conv2d_relu");                               // fuse_conv_test
-  named.insert("int8_conv2d_following");                     // fuse_int8_test
+  named.insert("int8_conv2d_epilogue");                      // fuse_int8_test
   named.insert("elide_copies");                              // elide_copies_test
   named.insert("offload");                                   // offload_test
   named.insert("overlap");                                   // overlap_test, data_parallel_test

@@ -146,6 +146,26 @@ TEST_F(DistillTest, GoesOnWithTheSameBits) {
     EXPECT_EQ(parts.at(name).to_vector<float>(), t.to_vector<float>()) << name;
 }
 
+TEST_F(DistillTest, GoesOnWithTheSameTeacherAlone) {
+  const auto part = [&] {
+    Trainer(recipe, {.max_steps = 3, .out = folder / "parts", .resume = folder / "parts"}).run();
+  };
+  std::filesystem::create_directories(folder / "parts");
+  part();
+  Recipe other = recipe;
+  other.distill = {};
+  other.epochs = 1;
+  Trainer(other, {.out = folder / "other"}).run();
+  const std::string teacher = recipe.distill.teacher;
+  recipe.distill.teacher = folder / "other/model.safetensors";
+  EXPECT_NE(tests::message_of(part).find("taught by another network"), std::string::npos)
+      << tests::message_of(part);
+  recipe.distill = {};
+  EXPECT_NE(tests::message_of(part).find("with a teacher"), std::string::npos);
+  recipe.distill = {.teacher = teacher, .weight = 1};
+  part();
+}
+
 TEST_F(DistillTest, IsTaughtOnSeveralDevices) {
   Trainer trainer(recipe, {.devices = Device::list("sim:0,sim:1")});
   EXPECT_TRUE(std::isfinite(trainer.train().final_loss));
@@ -168,6 +188,12 @@ TEST_F(DistillTest, SaysWhatIsNoTeacher) {
   save_weights(other, like.model(), info);
   recipe.distill.teacher = other;
   EXPECT_NE(error_of().find("in another order"), std::string::npos) << error_of();
+
+  io::TensorMap damaged = teacher.load_all();
+  damaged["fc3.bias"] = full(damaged["fc3.bias"].shape(), std::nan(""));
+  recipe.distill.teacher = folder / "damaged.safetensors";
+  io::save_safetensors(recipe.distill.teacher, damaged, teacher.metadata());
+  EXPECT_NE(error_of().find("fc3.bias holds a NaN"), std::string::npos) << error_of();
 
   recipe.distill.teacher = folder / "teacher/model.safetensors";
   recipe.input.mean = {0.4, 0.5, 0.5};

@@ -1,12 +1,15 @@
 // Shrinking: each layer gets the form that it computes in - dense, without columns of zeros, in
 // 8-bit integers - by what the forms cost of time, bytes and closeness to the dense network.
 //
-//   compress::FormMeter meter(net, {.inputs = inputs, .timed = one, .distance = ...});
+//   compress::FormMeter meter(net, {.inputs = batches, .timed = batches[0], .distance = ..});
 //   std::vector<compress::LayerCosts> costs;
 //   for (size_t i = 0; i < meter.layers(); ++i) costs.push_back(meter.measure(i));
-//   const compress::Choice choice = compress::choose_forms(costs, {.seconds = 0.001});
-//   // prune and train on, then:
-//   compress::use_forms(net, compress::forms_of(costs, choice), run);
+//   const auto forms = compress::forms_of(costs, compress::choose_forms(costs, {.bytes =
+//   100'000})); if (const auto pruning = compress::pruning_of(costs, forms, 8)) {
+//     compress::Masks masks(net, *pruning);
+//     ...  // train on, with masks.apply() behind each step
+//   }
+//   compress::use_forms(net, forms, 8, [&] { for (const Tensor& x : batches) net(x); });
 #pragma once
 
 #include <cstdint>
@@ -14,6 +17,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,7 +62,8 @@ struct FormOptions {
   std::vector<Tensor> inputs = {};
   /// The batch that times are of.
   Tensor timed = {};
-  /// Of the network's output and the dense network's, of one batch; 0 where they are equal.
+  /// Of the network's output and the dense network's, of one batch; 0 where they are equal. For
+  /// logits the Kullback-Leibler divergence, for numbers the mean square difference.
   std::function<double(const Tensor& output, const Tensor& dense)> distance = {};
   int64_t vector = 8;                                 ///< outputs of a vector
   std::vector<double> sparsities = {0.5, 0.75, 0.9};  ///< that are tried
@@ -67,7 +72,8 @@ struct FormOptions {
   std::vector<std::string> keep = {};
 };
 
-/// Measures the forms of a network's convolutions and linear layers, one after the other. Layers of
+/// Measures the forms of a network's convolutions and linear layers, one after the other, in eval
+/// mode and without gradients whatever the network's mode. Layers of
 /// groups, of fewer outputs than a vector (for sparse forms), or that integers cannot hold have
 /// fewer forms.
 class FormMeter {
@@ -78,7 +84,7 @@ class FormMeter {
   ~FormMeter();
 
   size_t layers() const;
-  const std::string& name(size_t layer) const;
+  const std::string& name(size_t layer) const;  ///< throws IndexError
   /// Times of the forms in turns, and for each form a run over the inputs.
   LayerCosts measure(size_t layer);
 
@@ -113,6 +119,14 @@ Choice choose_forms(const std::vector<LayerCosts>& layers, const Limits& limits)
 
 /// By name, without those that are dense.
 LayerForms forms_of(const std::vector<LayerCosts>& layers, const Choice& choice);
+
+/// The choice of these forms. Throws ValueError where a layer has no such form.
+Choice choice_of(const std::vector<LayerCosts>& layers, const LayerForms& forms);
+
+/// How layers are pruned to have these forms: each to its sparsity, in vectors of so many outputs;
+/// the others stay dense. Empty where no form is sparse.
+std::optional<PruneOptions> pruning_of(const std::vector<LayerCosts>& layers,
+                                       const LayerForms& forms, int64_t vector);
 
 /// The layers compute in these forms from now on: with the columns that are zero left out where
 /// that is faster, and in integers, for which `run` is called as quantize() does. What became of

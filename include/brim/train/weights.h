@@ -100,4 +100,8 @@ bool same_classes(const std::vector<std::string>& a, const std::vector<std::stri
 /// missing, unexpected or of another shape.
 void load_weights(const WeightsFile& file, nn::Module& model);
 
+/// Throws FileError, naming the tensor and `path`, where one of the network's holds a NaN or an
+/// infinity.
+void check_finite(const nn::Module& model, const std::string& path);
+
 }  // namespace brim::train

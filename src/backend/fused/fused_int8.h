@@ -8,13 +8,13 @@
 
 namespace brim::backend {
 
-/// "int8_conv2d_following": z = (int8_conv2d(x) - mean) / sqrt(var + eps) * weight + shift +
+/// "int8_conv2d_epilogue": z = (int8_conv2d(x) - mean) / sqrt(var + eps) * weight + shift +
 /// residual, held to a range; y is z, q is z in u8. The statistics, or the residual, may be
 /// undefined, and one of y and q. All activations are nhwc; outputs are a multiple of 16.
-using Int8ConvFollowing = Kernel<void(
+using Int8ConvEpilogue = Kernel<void(
     const Context&, const Tensor& x, const Tensor& packed, const Tensor& sums, const Tensor& scales,
     const Tensor& bias, const Tensor& correction, const Tensor& weight, const Tensor& shift,
     const Tensor& mean, const Tensor& var, const Tensor& residual, Tensor& y, Tensor& q,
-    const ConvGeometry&, const Int8Call&, const Int8Following&)>;
+    const ConvGeometry&, const Int8Call&, const Int8EpilogueParams&)>;
 
 }  // namespace brim::backend

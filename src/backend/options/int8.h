@@ -18,13 +18,13 @@ struct Int8Call {
 };
 
 /// What a layer's launch does besides where it stands for those behind it as well.
-struct Int8Following {
+struct Int8EpilogueParams {
   double eps = 0;  ///< of batch norm, where there are statistics
-  float least = -std::numeric_limits<float>::infinity();  ///< that the result is held to
-  float most = std::numeric_limits<float>::infinity();
+  float min = -std::numeric_limits<float>::infinity();  ///< that the result is held to
+  float max = std::numeric_limits<float>::infinity();
   std::optional<QuantParams> next;  ///< of u8 that are made of the result
-  friend bool operator==(const Int8Following& x, const Int8Following& y) {
-    return same_bits(x.eps, y.eps) && same_bits(x.least, y.least) && same_bits(x.most, y.most) &&
+  friend bool operator==(const Int8EpilogueParams& x, const Int8EpilogueParams& y) {
+    return same_bits(x.eps, y.eps) && same_bits(x.min, y.min) && same_bits(x.max, y.max) &&
            x.next == y.next;
   }
 };

@@ -5,8 +5,8 @@
 #include <brim/autograd/autograd.h>
 
 #include "autograd/autocast.h"
-#include "compress/calibrate.h"
 #include "core/check.h"
+#include "nn/eval_mode.h"
 #include "nn/inference_form.h"
 #include "nn/module_calls.h"
 
@@ -14,15 +14,15 @@ namespace brim::deploy {
 namespace {
 
 /// Notes in which module each launch is.
-class Whereabouts final : public nn::ModuleListener {
+class ModuleTracker final : public nn::ModuleListener {
  public:
-  explicit Whereabouts(nn::Module& network) : before_(nn::module_listener) {
+  explicit ModuleTracker(nn::Module& network) : before_(nn::module_listener) {
     name(network, "");
     nn::module_listener = this;
   }
-  ~Whereabouts() { nn::module_listener = before_; }
-  Whereabouts(const Whereabouts&) = delete;
-  Whereabouts& operator=(const Whereabouts&) = delete;
+  ~ModuleTracker() { nn::module_listener = before_; }
+  ModuleTracker(const ModuleTracker&) = delete;
+  ModuleTracker& operator=(const ModuleTracker&) = delete;
 
   void enters(const nn::Module& module) override {
     catch_up();
@@ -60,13 +60,13 @@ class Whereabouts final : public nn::ModuleListener {
 RecordedNetwork record_network(nn::Module& network, const plan::Step& forward,
                                const std::vector<Tensor>& inputs) {
   const NoGrad no_gradients;
-  const compress::EvalMode eval(network);
+  const nn::EvalMode eval(network);
   const nn::DenseLayers dense;
   const autograd::AutocastPause f32;
-  Whereabouts whereabouts(network);
+  ModuleTracker tracker(network);
   try {
     plan::Recording recording = plan::record(forward, inputs, /*keep_gradients=*/false);
-    std::vector<std::string> modules = whereabouts.modules(recording.program.launches.size());
+    std::vector<std::string> modules = tracker.modules(recording.program.launches.size());
     return {std::move(recording.program), std::move(modules)};
   } catch (const CompileError& e) {
     raise<CompileError>("[onnx] the forward pass cannot be recorded: {}", e.what());

@@ -96,7 +96,7 @@ class Translated {
     return x.defined() && x.storage()->data() ? x : Tensor();
   }
 
-  /// What the kernel was told. Throws NotImplemented where it depends on the batch.
+  /// The kernel's option. Throws NotImplemented where it depends on the batch.
   template <class T>
   const T& option() const {
     const T* a = first_.option<T>();

@@ -145,7 +145,15 @@ Int8Weight SparseInt8Weight::int8() const {
       correction);
 }
 
-Tensor SparseInt8Weight::dense() const { return int8().dense(); }
+Tensor SparseInt8Weight::dense() const {
+  check_structure();
+  const ops::SparseParts parts = sparse_parts_of(*this);
+  parts.check_numbers();
+  return Int8Weight{
+      .values = Tensor::from<int8_t>(ops::with_zeros<int8_t>(parts), shape, values.device()),
+      .scales = scales}
+      .dense();
+}
 
 SparseInt8Weight SparseInt8Weight::to(Device device) const {
   SparseInt8Weight copy = *this;

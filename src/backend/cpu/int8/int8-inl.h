@@ -102,12 +102,12 @@ HWY_INLINE auto to_u8(hn::Vec<Numbers> v, hn::Vec<Numbers> inverse, int32_t zero
   const Numbers d;
   const hn::Rebind<uint32_t, Sums> du;
   const auto zero = static_cast<float>(zero_point);
-  const auto least = hn::Set(d, -zero), most = hn::Set(d, 255 - zero);
+  const auto min = hn::Set(d, -zero), max = hn::Set(d, 255 - zero);
   v = hn::Mul(v, inverse);
 #if !HWY_ARCH_X86  // whose Max gives the second one then
-  v = hn::IfThenElse(hn::Eq(v, v), v, least);
+  v = hn::IfThenElse(hn::Eq(v, v), v, min);
 #endif
-  v = hn::Min(hn::Max(v, least), most);
+  v = hn::Min(hn::Max(v, min), max);
   // 1.5 x 2^23: behind it a float has no room for a fraction, and the whole number is in its bits.
   constexpr float kWhole = 12582912;
   constexpr uint32_t kBits = 0x4B400000;

@@ -33,22 +33,22 @@ struct Int8Rows {
 
 /// What becomes of numbers besides, each null where there is none. They are read and written where
 /// y is.
-struct Int8Then {
+struct Int8Epilogue {
   const float *mean, *factor, *shift;  ///< of outputs: (number - mean) * factor + shift
   const float* residual;               ///< is added
-  float least, most;                   ///< that the result is held to; NaN stays
+  float min, max;                      ///< that the result is held to; NaN stays
   uint8_t* q;  ///< gets the result in u8, by Int8Finish's inverse and zero_point
 };
 
-/// How sums become numbers: max(sum * scale + shift, least); 0 for a scale beyond the outputs.
+/// How sums become numbers: max(sum * scale + shift, min); 0 for a scale beyond the outputs.
 /// With `inverse` also round(that * inverse) + zero_point, in 0..255.
 struct Int8Finish {
   const int32_t* start;  ///< of sums
   const float *scale, *shift;
-  float least;
+  float min;
   float inverse;  ///< 0: the result stays f32
   int32_t zero_point;
-  const Int8Then* then = nullptr;  ///< y is f32 then, and may be null
+  const Int8Epilogue* epilogue = nullptr;  ///< y is f32 then, and may be null
 };
 
 /// y: (count, strips * lanes) of f32 or u8, rows `ld` elements apart. Does not depend on how rows

@@ -88,15 +88,15 @@ class Weight {
     finish_ = {.start = start,
                .scale = scale,
                .shift = shift,
-               .least = call.relu ? 0 : -std::numeric_limits<float>::infinity(),
+               .min = call.relu ? 0 : -std::numeric_limits<float>::infinity(),
                .inverse = next ? 1 / next->scale : 0,
                .zero_point = next ? next->zero_point : 0};
   }
 
   /// What follows each number, of (rows, outputs) in this order. There are whole strips of outputs.
-  void follow_with(const Int8Then& then, const std::optional<QuantParams>& next) {
-    then_ = then;
-    has_then_ = true;
+  void set_epilogue(const Int8Epilogue& epilogue, const std::optional<QuantParams>& next) {
+    epilogue_ = epilogue;
+    has_epilogue_ = true;
     finish_.inverse = next ? 1 / next->scale : 0;
     finish_.zero_point = next ? next->zero_point : 0;
   }
@@ -128,10 +128,10 @@ class Weight {
                                         .step_bytes = layout_.lanes * layout_.group,
                                         .strip_bytes = steps_ * layout_.lanes * layout_.group};
                      const int64_t at = block.first * outputs_ + output;
-                     Int8Then then = then_;
-                     if (has_then_) {
-                       move(then, output, at);
-                       finish.then = &then;
+                     Int8Epilogue epilogue = epilogue_;
+                     if (has_epilogue_) {
+                       move(epilogue, output, at);
+                       finish.epilogue = &epilogue;
                      }
                      if (is_row_major && used == padded)
                        return int8_rows(all, finish, y ? y + at : nullptr, outputs_);
@@ -151,10 +151,10 @@ class Weight {
   }
 
  private:
-  static void move(Int8Then& then, int64_t output, int64_t at) {
-    if (then.mean) then.mean += output, then.factor += output, then.shift += output;
-    if (then.residual) then.residual += at;
-    if (then.q) then.q += at;
+  static void move(Int8Epilogue& epilogue, int64_t output, int64_t at) {
+    if (epilogue.mean) epilogue.mean += output, epilogue.factor += output, epilogue.shift += output;
+    if (epilogue.residual) epilogue.residual += at;
+    if (epilogue.q) epilogue.q += at;
   }
 
   const Int8Layout layout_;
@@ -162,8 +162,8 @@ class Weight {
   int64_t steps_, outputs_, padded_;
   const Workspace numbers_;
   Int8Finish finish_{};
-  Int8Then then_{};
-  bool has_then_ = false;
+  Int8Epilogue epilogue_{};
+  bool has_epilogue_ = false;
 };
 
 /// Calls f(T()) of the output's type.
@@ -267,12 +267,12 @@ void int8_conv2d(const Context& context, const Tensor& x, const Tensor& packed, 
               });
 }
 
-void int8_conv2d_following(const Context& context, const Tensor& x, const Tensor& packed,
-                           const Tensor& sums, const Tensor& scales, const Tensor& bias,
-                           const Tensor& correction, const Tensor& norm_weight,
-                           const Tensor& norm_shift, const Tensor& mean, const Tensor& var,
-                           const Tensor& residual, Tensor& y, Tensor& q, const ConvGeometry& g,
-                           const Int8Call& call, const backend::Int8Following& following) {
+void int8_conv2d_epilogue(const Context& context, const Tensor& x, const Tensor& packed,
+                          const Tensor& sums, const Tensor& scales, const Tensor& bias,
+                          const Tensor& correction, const Tensor& norm_weight,
+                          const Tensor& norm_shift, const Tensor& mean, const Tensor& var,
+                          const Tensor& residual, Tensor& y, Tensor& q, const ConvGeometry& g,
+                          const Int8Call& call, const backend::Int8EpilogueParams& epilogue) {
   Weight weight(context, packed, sums, scales, bias, correction, steps_of(g), call);
   const auto outputs = static_cast<size_t>(g.o);
   const Workspace factors = context.workspace(2 * outputs * sizeof(float));
@@ -282,18 +282,18 @@ void int8_conv2d_following(const Context& context, const Tensor& x, const Tensor
                      *const b = in<float>(norm_shift);
   for (size_t o = 0; variances && o < outputs; ++o) {  // as batch_norm has them
     const auto scale =
-        static_cast<float>(1 / std::sqrt(static_cast<double>(variances[o]) + following.eps));
+        static_cast<float>(1 / std::sqrt(static_cast<double>(variances[o]) + epilogue.eps));
     factor[o] = w ? scale * w[o] : scale;
     shift[o] = b ? b[o] : 0;
   }
-  weight.follow_with({.mean = in<float>(mean),
-                      .factor = factor,
-                      .shift = shift,
-                      .residual = in<float>(residual),
-                      .least = following.least,
-                      .most = following.most,
-                      .q = out<uint8_t>(q)},
-                     following.next);
+  weight.set_epilogue({.mean = in<float>(mean),
+                       .factor = factor,
+                       .shift = shift,
+                       .residual = in<float>(residual),
+                       .min = epilogue.min,
+                       .max = epilogue.max,
+                       .q = out<uint8_t>(q)},
+                      epilogue.next);
   with_padded(context, x, g, call.input,
               [&](const void* from, const int32_t* offsets, const PaddedImages& padded) {
                 weight.products(context, from, offsets, g.n * g.oh * g.ow, out<float>(y), true,
@@ -307,8 +307,8 @@ const bool registered =
     backend::register_kernel("int8_pack", DeviceKind::cpu, DType::i8, &pack) &&
     backend::register_kernel("int8_linear", DeviceKind::cpu, DType::u8, &int8_linear) &&
     backend::register_kernel("int8_conv2d", DeviceKind::cpu, DType::u8, &int8_conv2d) &&
-    backend::register_kernel("int8_conv2d_following", DeviceKind::cpu, DType::u8,
-                             &int8_conv2d_following);
+    backend::register_kernel("int8_conv2d_epilogue", DeviceKind::cpu, DType::u8,
+                             &int8_conv2d_epilogue);
 
 }  // namespace
 }  // namespace brim::cpu

@@ -111,7 +111,7 @@ class Weight {
     finish_ = {.start = start,
                .scale = scale,
                .shift = shift,
-               .least = layer.relu ? 0 : -std::numeric_limits<float>::infinity(),
+               .min = layer.relu ? 0 : -std::numeric_limits<float>::infinity(),
                .inverse = layer.output ? 1 / layer.output->scale : 0,
                .zero_point = layer.output ? layer.output->zero_point : 0};
   }

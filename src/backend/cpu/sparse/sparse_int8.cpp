@@ -81,12 +81,12 @@ HWY_INLINE void tile(const Chunk& c, int64_t position, int64_t output) {
       for (int p = 0; p < P; ++p) hn::StoreU(acc[p][q], di, c.sums + at(p, q));
     return;
   }
-  const auto least = hn::Set(d, c.finish.least), inverse = hn::Set(d, c.finish.inverse);
+  const auto min = hn::Set(d, c.finish.min), inverse = hn::Set(d, c.finish.inverse);
   for (int q = 0; q < Q; ++q) {
     const auto scale = hn::Set(d, c.finish.scale[output + q]);
     const auto shift = hn::Set(d, c.finish.shift[output + q]);
     for (int p = 0; p < P; ++p) {
-      const auto v = hn::Max(hn::MulAdd(hn::ConvertTo(d, acc[p][q]), scale, shift), least);
+      const auto v = hn::Max(hn::MulAdd(hn::ConvertTo(d, acc[p][q]), scale, shift), min);
       store(v, c.finish, inverse, c.y, at(p, q));
     }
   }

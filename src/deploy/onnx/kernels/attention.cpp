@@ -39,29 +39,36 @@ void attention(Translated& t) {
     scores_shape = in_shared_heads(scores_shape, shared);
     y_shape = in_shared_heads(y_shape, shared);
   }
-  std::vector<int> turned(k.shape.size());
-  for (size_t i = 0; i < turned.size(); ++i) turned[i] = static_cast<int>(i);
-  std::swap(turned[turned.size() - 1], turned[turned.size() - 2]);
+  std::vector<int> transposed(k.shape.size());
+  for (size_t i = 0; i < transposed.size(); ++i) transposed[i] = static_cast<int>(i);
+  std::swap(transposed[transposed.size() - 1], transposed[transposed.size() - 2]);
   const Output like_scores{scores_shape, dtype};
-  Value scores = t.graph.add("MatMul", {q, t.graph.transpose(k, turned)}, like_scores);
+  Value scores = t.graph.add("MatMul", {q, t.graph.transpose(k, transposed)}, like_scores);
   scores = t.graph.add("Mul", {scores, t.graph.scalar(p.scale, dtype)}, like_scores);
   const double lowest = -std::numeric_limits<double>::infinity();
   const Value never = t.graph.scalar(lowest, dtype), zero = t.graph.scalar(0, dtype);
+  Value visible = !mask.name.empty() && mask.dtype == DType::bool_ ? mask : Value();
+  const bool is_added = !mask.name.empty() && visible.name.empty();
   if (p.causal) {
     BRIM_CHECK(queries.is_fixed() && keys.is_fixed(), deploy::DependsOnBatch,
                "a causal mask as long as the batch");
-    const Tensor seen = tril(ones({queries.fixed, keys.fixed}));
-    const Value visible = t.graph.initializer("causal_mask", seen.to(DType::bool_));
-    scores = t.graph.add("Where", {visible, scores, never}, like_scores);
+    const Tensor before = tril(ones({queries.fixed, keys.fixed}));
+    const Value causal = t.graph.initializer("causal_mask", before.to(DType::bool_));
+    Extents both = visible.shape;
+    if (!visible.name.empty()) both[both.size() - 2] = queries, both[both.size() - 1] = keys;
+    visible =
+        visible.name.empty() ? causal : t.graph.add("And", {visible, causal}, {both, DType::bool_});
   }
-  const bool is_choice = !mask.name.empty() && mask.dtype == DType::bool_;
-  if (is_choice)
-    scores = t.graph.add("Where", {mask, scores, never}, like_scores);
-  else if (!mask.name.empty())
-    scores = t.graph.add("Add", {scores, mask}, like_scores);
+  if (!visible.name.empty()) scores = t.graph.add("Where", {visible, scores, never}, like_scores);
+  if (is_added) scores = t.graph.add("Add", {scores, mask}, like_scores);
   Value shares = t.graph.add("Softmax", {scores}, like_scores, {{"axis", int64_t{-1}}});
   // A query that sees no key gets zeros; its softmax is NaN.
-  if (is_choice) shares = t.graph.add("Where", {mask, shares, zero}, like_scores);
+  if (is_added) {
+    const Value none = t.graph.add("IsNaN", {shares}, {scores_shape, DType::bool_});
+    shares = t.graph.add("Where", {none, zero, shares}, like_scores);
+  } else if (!mask.name.empty()) {
+    shares = t.graph.add("Where", {visible, shares, zero}, like_scores);
+  }
   t.out("y", t.graph.add("MatMul", {shares, v}, {y_shape, dtype}));
 }
 

@@ -41,7 +41,11 @@ void min(Translated& t) { t.out("y", reduced(t, "ReduceMin", t.in("x"))); }
 void prod(Translated& t) {
   t.out("y", reduced(t, "ReduceProd", t.graph.cast(t.in("x"), t.dtype("y"))));
 }
-void norm(Translated& t) { t.out("y", reduced(t, "ReduceL2", t.in("x"))); }
+void norm(Translated& t) {
+  const bool is_of_one = t.shape("x") == t.shape("y");  // element
+  t.out("y", is_of_one ? t.graph.add("Abs", {t.in("x")}, t.like("y"))
+                       : reduced(t, "ReduceL2", t.in("x")));
+}
 
 /// Truth values as integers.
 void any(Translated& t) {
