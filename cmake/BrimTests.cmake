@@ -252,6 +252,22 @@ if(BRIM_TESTS AND BRIM_PYTHON AND NOT BRIM_SANITIZE)
   brim_add_test(ncu_table ${BRIM_PYTHON} tests/tools/ncu_table_test.py)
 endif()
 
+# The examples of docs/COMING_FROM.md that run are one program, as a reader would build it.
+if(BRIM_TESTS AND BRIM_PYTHON)
+  set(guide ${PROJECT_BINARY_DIR}/generated/coming_from.cpp)
+  add_custom_command(
+    OUTPUT ${guide}
+    COMMAND ${BRIM_PYTHON} -B tests/docs/guide_program.py write docs/COMING_FROM.md ${guide}
+    DEPENDS ${PROJECT_SOURCE_DIR}/docs/COMING_FROM.md ${PROJECT_SOURCE_DIR}/tests/docs/guide_program.py
+            ${PROJECT_SOURCE_DIR}/tests/docs/examples_test.py
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  add_executable(docs_coming_from ${guide})
+  set_target_properties(docs_coming_from PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  target_link_libraries(docs_coming_from PRIVATE brim)
+  brim_add_test(docs_coming_from ${BRIM_PYTHON} -B tests/docs/guide_program.py check docs/COMING_FROM.md
+                $<TARGET_FILE:docs_coming_from>)
+endif()
+
 # What cmake/BrimDefaults.cmake has ccache do.
 if(BRIM_TESTS AND BRIM_CCACHE AND NOT BRIM_SANITIZE)
   brim_add_test(ccache ${PROJECT_SOURCE_DIR}/tests/tools/ccache_test.sh ${CMAKE_CXX_COMPILER})
