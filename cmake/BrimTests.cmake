@@ -265,7 +265,7 @@ if(BRIM_TESTS AND BRIM_PYTHON)
   set_target_properties(docs_coming_from PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_link_libraries(docs_coming_from PRIVATE brim)
   brim_add_test(docs_coming_from ${BRIM_PYTHON} -B tests/docs/guide_program.py check docs/COMING_FROM.md
-                $<TARGET_FILE:docs_coming_from>)
+                $<TARGET_FILE:docs_coming_from> docs/COMING_FROM.ko.md)
 endif()
 
 # What cmake/BrimDefaults.cmake has ccache do.

@@ -70,6 +70,7 @@ def source_of(path, text):
 def main():
     compiler, includes = sys.argv[1], [f"-I{folder}" for folder in sys.argv[2:]]
     documents = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    documents = [path for path in documents if not path.name.endswith(".ko.md")]  # guide_program.py compares them
     texts = [(path.relative_to(ROOT), path.read_text()) for path in documents]
     sources = [source for path, text in texts for source in source_of(path, text)]
     names = [source for path, text in texts if (source := names_source(path, text))]

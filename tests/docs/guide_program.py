@@ -6,7 +6,7 @@
 
 <!-- runs in NAME --> in front of an example puts it into the function NAME, behind the examples of that name before it: they
 share their variables. What it prints is the ```text block right behind it; without one it prints nothing, unless the comment
-goes on with ", prints what depends on the machine". A translation has the same examples and outputs in the same order."""
+goes on with ", prints what depends on the machine". A translation has the same examples, outputs and names in the same order."""
 import os
 import pathlib
 import re
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from examples_test import EXAMPLE
+from examples_test import EXAMPLE, TABLE
 
 NOTE = re.compile(r"runs in (?P<name>\w+)(?P<varies>, prints what depends on the machine)?")
 OUTPUT = re.compile(r"\s*```text\n(?P<text>.*?)^```", re.M | re.S)
@@ -44,6 +44,12 @@ def program_of(document):
     return "\n".join(parts) + "\n"
 
 
+def code_of(text):
+    """All of a document that is the same in each language."""
+    return ([found["text"] for found in EXAMPLE.finditer(text)], [(name, output) for name, _, _, output in examples_of(text)],
+            TABLE.findall(text))
+
+
 def check(document, program, translation=None):
     text = document.read_text()
     with tempfile.TemporaryDirectory() as folder:
@@ -61,10 +67,9 @@ def check(document, program, translation=None):
             failed += 1
             print(f"{document}:{line}: the document has\n{output}\nbut the example prints\n{says}")
     if translation:
-        other = [(name, code, output) for name, _, code, output in examples_of(translation.read_text())]
-        if other != [(name, code, output) for name, _, code, output in examples]:
+        if code_of(translation.read_text()) != code_of(text):
             failed += 1
-            print(f"{translation}: its examples or outputs are not those of {document}")
+            print(f"{translation}: its examples, outputs or names are not those of {document}")
     print(f"{len(examples)} examples of {document.name} ran, {failed} failed")
     return 1 if failed or not examples else 0
 
