@@ -263,7 +263,8 @@ if(BRIM_TESTS AND BRIM_PYTHON)
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   add_executable(docs_coming_from ${guide})
   set_target_properties(docs_coming_from PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  target_link_libraries(docs_coming_from PRIVATE brim)
+  target_link_libraries(docs_coming_from PRIVATE brim brim_flags)
+  target_compile_options(docs_coming_from PRIVATE -w) # what an example shows need not be used
   brim_add_test(docs_coming_from ${BRIM_PYTHON} -B tests/docs/guide_program.py check docs/COMING_FROM.md
                 $<TARGET_FILE:docs_coming_from> docs/COMING_FROM.ko.md)
 endif()
