@@ -105,7 +105,7 @@ class ShrinkRun : CompressionRun {
     state_.target = target_json();
     if (!arguments_.resume || !fs::exists(ShrinkState::path(folder_))) return;
     state_ = ShrinkState::load(folder_, state_.asked);
-    if (Json target = target_json(); state_.target != target) {
+    if (Json target = target_json(); !differences(target, state_.target).empty()) {
       if (!quiet_) say(stdout, "another target: what was measured is kept, points are made anew\n");
       state_.target = std::move(target);
       state_.points.resize(std::min<size_t>(state_.points.size(), 1));
@@ -413,16 +413,17 @@ class ShrinkRun : CompressionRun {
     json_["layers"] = state["layers"];
     json_["points"] = state["points"];
     json_["chosen"] = chosen ? Json(*chosen) : Json(nullptr);
+    const std::string path = (fs::path(arguments_.out) / train::kWeightsFile).string();
+    if (chosen) copy(point_file(*chosen), path);
     if (!metric_.empty() && !arguments_.svg.empty())
       io::write_file_atomically(arguments_.svg,
                                 frontier_drawing(state_, metric_, arguments_.at_batch, chosen));
     write();
     if (!chosen) {
-      say(stderr, "brim: {}\n", nearest());
+      say(stderr, "brim: {}{}\n", nearest(),
+          fs::exists(path) ? "; " + path + " is of an earlier search" : "");
       return 1;
     }
-    const std::string path = file("model.safetensors");
-    copy(point_file(*chosen), path);
     if (quiet_) return 0;
     if (*chosen == 0)
       say(stdout, "{}\n",

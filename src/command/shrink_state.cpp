@@ -94,20 +94,19 @@ ShrunkPoint point_of(const Json& json) {
   return point;
 }
 
-/// "data", "samples": what of them differs.
-std::string differences(const Json& a, const Json& b) {
-  std::string all;
-  for (const auto& [key, value] : a.items())
-    if (!b.contains(key) || b[key] != value) all += (all.empty() ? "" : ", ") + key;
-  return all;
-}
-
 }  // namespace
 
 Json to_json(const compress::LayerForms& forms) {
   Json json = Json::object();
   for (const auto& [name, form] : forms) json[name] = form_json(form);
   return json;
+}
+
+std::string differences(const Json& a, const Json& b) {
+  std::string all;
+  for (const auto& [key, value] : a.items())
+    if (!b.contains(key) || b[key] != value) all += (all.empty() ? "" : ", ") + key;
+  return all;
 }
 
 Json ShrunkPoint::to_json() const {

@@ -46,4 +46,7 @@ struct ShrinkState {
 
 Json to_json(const compress::LayerForms& forms);
 
+/// Which keys of `a` have other values in `b`: "data, samples", or "".
+std::string differences(const Json& a, const Json& b);
+
 }  // namespace brim::command

@@ -37,7 +37,7 @@ TEST_F(Shrink, FindsASmallerNetworkThatOthersRead) {
   const Ran ran = shrink(
       "size", {"--size", "100k", "--points", "2", "--json", out + ".json", "--svg", out + ".svg"});
   ASSERT_EQ(ran.code, 0) << ran.err << ran.out;
-  for (const char* part : {"layers, in us", "point 1", "smaller", "<- chosen", "weights in"})
+  for (const char* part : {"layers alone, in us", "point 1", "smaller", "<- chosen", "weights in"})
     EXPECT_NE(ran.out.find(part), std::string::npos) << part << "\n" << ran.out;
   const std::string file = out + "/model.safetensors";
   EXPECT_LE(std::filesystem::file_size(file), 100 * 1024U);
@@ -115,7 +115,8 @@ TEST_F(Shrink, GoesOnWhereItWasStopped) {
   state = json::parse(sound);
   state["points"][1]["forms"] = {{"conv9", {{"sparsity", 0.5}, {"int8", false}}}};
   std::ofstream(out + "/shrink/search.json") << state;
-  EXPECT_NE(shrink("parts", {"--size", "100k", "--resume"}).err.find("conv9"), std::string::npos);
+  const Ran unknown = shrink("parts", {"--size", "100k", "--resume"});
+  EXPECT_NE(unknown.err.find("conv9"), std::string::npos) << unknown.err << unknown.out;
   std::ofstream(out + "/shrink/search.json") << sound;
   std::filesystem::resize_file(out + "/shrink/point-1.safetensors", 1000);
   const Ran again = shrink("parts", {"--size", "100k", "--points", "1", "--resume"});
@@ -164,7 +165,7 @@ TEST_F(Shrink, LeavesOthersFilesAlone) {
                                                {"--json", "x.out", "--svg", "x.out"}}) {
     std::vector<std::string> args = {"--size", "100k", "--weights", copied};
     args.insert(args.end(), more.begin(), more.end());
-    EXPECT_EQ(shrink("shared-too", args).code, 2) << more[1];
+    EXPECT_NE(shrink("shared-too", args).code, 0) << more[1];
   }
   EXPECT_EQ(slurp(copied), slurp(weights()));
 }
