@@ -74,16 +74,16 @@ TEST_F(SparseWeightsFile, IsRefusedWhereItIsDamaged) {
     EXPECT_NE(what.find(why), std::string::npos) << what;
     EXPECT_NE(what.find("other.safetensors"), std::string::npos) << what;
   };
-  expect([](Tensors&, Json& j) { j = 3; }, "says nothing of weights");
-  expect([](Tensors&, Json& j) { j["fc.weight"] = 3; }, "says nothing of weights");
-  expect([](Tensors&, Json& j) { j["fc.weight"]["vector"] = -8; }, "says nothing of weights");
+  expect([](Tensors&, Json& j) { j = 3; }, "describes no weight");
+  expect([](Tensors&, Json& j) { j["fc.weight"] = 3; }, "describes no weight");
+  expect([](Tensors&, Json& j) { j["fc.weight"]["vector"] = -8; }, "describes no weight");
   expect([](Tensors&, Json& j) { j["fc.weight"]["vector"] = 7; }, "no sparse weight");
-  expect([](Tensors&, Json& j) { j["fc.weight"]["shape"] = {32}; }, "says nothing of weights");
+  expect([](Tensors&, Json& j) { j["fc.weight"]["shape"] = {32}; }, "describes no weight");
   expect(
       [](Tensors&, Json& j) {
         j["fc.weight"]["shape"] = {1 << 30, 1 << 30};
       },
-      "says nothing of weights");
+      "describes no weight");
   expect([](Tensors&, Json& j) { j["fc.weight"]["shape"] = {64, 10}; }, "no sparse weight");
   expect([](Tensors&, Json& j) { j["fc.weight"]["shape"] = {32, 2}; }, "column 3");
   expect([](Tensors&, Json& j) { j["more.weight"] = j["fc.weight"]; }, "more.weight.values");
@@ -175,7 +175,7 @@ TEST_F(Int8WeightsFile, IsRefusedWhereItIsDamaged) {
     EXPECT_NE(what.find(why), std::string::npos) << what;
     EXPECT_NE(what.find("other.safetensors"), std::string::npos) << what;
   };
-  expect([](Tensors&, Json& j) { j = 3; }, "says nothing of weights");
+  expect([](Tensors&, Json& j) { j = 3; }, "describes no weight");
   expect([](Tensors&, Json& j) { j["weight"] = 3; }, "no scale and zero point");
   expect([](Tensors&, Json& j) { j["weight"]["zero_point"] = 256; }, "no scale and zero point");
   expect([](Tensors&, Json& j) { j["weight"]["zero_point"] = -1; }, "no scale and zero point");
@@ -262,15 +262,15 @@ TEST_F(SparseInt8WeightsFile, IsRefusedWhereItIsDamaged) {
     EXPECT_NE(what.find(why), std::string::npos) << what;
     EXPECT_NE(what.find("other.safetensors"), std::string::npos) << what;
   };
-  expect([](Tensors&, Json& j) { j["weight"]["vector"] = -8; }, "says nothing of weights");
+  expect([](Tensors&, Json& j) { j["weight"]["vector"] = -8; }, "describes no weight");
   expect([](Tensors&, Json& j) { j["weight"]["vector"] = 7; }, "no sparse weight");
   expect([](Tensors&, Json& j) { j["weight"].erase("vector"); }, "are no weight");
-  expect([](Tensors&, Json& j) { j["weight"].erase("shape"); }, "says nothing of weights");
+  expect([](Tensors&, Json& j) { j["weight"].erase("shape"); }, "describes no weight");
   expect(
       [](Tensors&, Json& j) {
         j["weight"]["shape"] = {1 << 30, 1 << 30};
       },
-      "says nothing of weights");
+      "describes no weight");
   expect([](Tensors&, Json& j) { j["weight"]["shape"] = {32, 60000000}; }, "the file is damaged");
   expect([](Tensors&, Json& j) { j["weight"]["shape"] = {64, 10}; }, "no sparse weight");
   expect([](Tensors&, Json& j) { j["weight"]["shape"] = {32, 2}; }, "column 3");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cpu/elementwise/transpose.h"
+#include "backend/cpu/runtime/elements.h"
 #include "backend/cpu/runtime/parallel.h"
 #include "backend/options/geometry.h"
 
@@ -28,20 +29,20 @@ class PhasePlanes {
     const int64_t h = g_.h + 2 * g_.padding.h, w = g_.w + 2 * g_.padding.w;
     phases_h_ = std::min(g_.stride.h, h);
     phases_w_ = std::min(g_.stride.w, w);
-    height_ = up(h, g_.stride.h) / g_.stride.h;
+    height_ = round_up(h, g_.stride.h) / g_.stride.h;
     // What is behind a row is the padding before the next one.
-    width_ = std::max(up(g_.w + g_.padding.w, g_.stride.w) / g_.stride.w, g_.ow);
+    width_ = std::max(round_up(g_.w + g_.padding.w, g_.stride.w) / g_.stride.w, g_.ow);
     // Small images share blocks of positions where that leaves fewer of them unused.
     const int64_t area = height_ * width_, of_one = (g_.oh - 1) * width_ + g_.ow;
     const int64_t of_all = (g_.n - 1) * area + of_one;
-    const bool are_joined = up(of_all, kStep) < g_.n * up(of_one, kStep);
+    const bool are_joined = round_up(of_all, kStep) < g_.n * round_up(of_one, kStep);
     runs_ = are_joined ? 1 : g_.n;
     length_ = are_joined ? of_all : of_one;
     plane_ = are_joined ? g_.n * area : area;
     if (plane_ % 256 == 0) plane_ += 64;  // else planes fall into the same lines of a cache
     image_ = are_joined ? area : phases_h_ * phases_w_ * g_.c * plane_;
     size_ = are_joined ? phases_h_ * phases_w_ * g_.c * plane_ : g_.n * image_;
-    size_ += up(g_.padding.w, kStep) + kMaxRead;
+    size_ += round_up(g_.padding.w, kStep) + kMaxRead;
     is_covered_ = g_.padding == 0 && height_ * phases_h_ == g_.h && width_ * phases_w_ == g_.w;
     for (int64_t phase = 0; phase < phases_w_; ++phase) {
       const int64_t first = ((phase - g_.padding.w) % g_.stride.w + g_.stride.w) % g_.stride.w;
@@ -105,7 +106,6 @@ class PhasePlanes {
  private:
   static constexpr int64_t kStep = 8;      // positions of a vector
   static constexpr int64_t kMaxRead = 64;  // bytes that may be read beyond a run
-  static int64_t up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
   int64_t plane_of(int64_t phase_y, int64_t phase_x, int64_t channel) const {
     return ((phase_y * phases_w_ + phase_x) * g_.c + channel) * plane_;

@@ -1,9 +1,9 @@
 // Layers in 8-bit integers, and f32 to u8 and back (see brim/ops/int8.h).
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "backend/cpu/conv/implicit_gemm.h"
+#include "backend/cpu/int8/int8_finish.h"
 #include "backend/cpu/int8/int8_rows.h"
 #include "backend/cpu/runtime/elements.h"
 #include "backend/fused/fused_int8.h"
@@ -18,8 +18,6 @@ using backend::Int8Call;
 
 constexpr int64_t kOutputs = 64;  // of a unit of work; whole strips of every instruction set
 constexpr int64_t kGrain = int64_t{1} << 16;
-
-int64_t up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
 /// y: what f makes of runs of x, which lies in the same order.
 template <class From, class To, class F>
@@ -51,7 +49,7 @@ void pack(const Context&, const Tensor& values, Tensor& packed) {
   const auto* const from = in<int8_t>(values);
   auto* const to = out<int8_t>(packed);
   std::fill_n(to, packed.numel(), int8_t{0});
-  const int64_t groups = up(channels, layout.group) / layout.group, steps = area * groups;
+  const int64_t groups = round_up(channels, layout.group) / layout.group, steps = area * groups;
   for (int64_t o = 0; o < outputs; ++o)
     for (int64_t c = 0; c < channels; ++c)
       for (int64_t k = 0; k < area; ++k) {
@@ -70,27 +68,10 @@ class Weight {
         packed_(in<int8_t>(packed)),
         steps_(steps),
         outputs_(scales.numel()),
-        padded_(up(outputs_, layout_.lanes)),
-        numbers_(context.workspace(3 * sizeof(float) * static_cast<size_t>(padded_))) {
-    auto* const start = numbers_.as<int32_t>();
-    auto* const scale = reinterpret_cast<float*>(start + padded_);
-    float* const shift = scale + padded_;
-    const auto* const sum = in<int32_t>(sums);
-    const auto* const factor = in<float>(scales);
-    const float *const first = in<float>(bias), *const second = in<float>(correction);
-    for (int64_t o = 0; o < padded_; ++o) {
-      const bool is_used = o < outputs_;
-      start[o] = is_used ? -call.input.zero_point * sum[o] : 0;
-      scale[o] = is_used ? factor[o] * call.input.scale : 0;
-      shift[o] = (is_used && first ? first[o] : 0) + (is_used && second ? second[o] : 0);
-    }
-    const auto& next = call.output;
-    finish_ = {.start = start,
-               .scale = scale,
-               .shift = shift,
-               .min = call.relu ? 0 : -std::numeric_limits<float>::infinity(),
-               .inverse = next ? 1 / next->scale : 0,
-               .zero_point = next ? next->zero_point : 0};
+        padded_(round_up(outputs_, layout_.lanes)),
+        numbers_(context.workspace(int8_finish_bytes(padded_))) {
+    finish_ = int8_finish(numbers_, padded_, {sums, scales, bias, correction}, call,
+                          [](int64_t position) { return position; });
   }
 
   /// What follows each number, of (rows, outputs) in this order. There are whole strips of outputs.
@@ -166,15 +147,6 @@ class Weight {
   bool has_epilogue_ = false;
 };
 
-/// Calls f(T()) of the output's type.
-template <class F>
-void for_output(const Tensor& y, const F& f) {
-  if (y.dtype() == DType::u8)
-    f(uint8_t());
-  else
-    f(float());
-}
-
 /// Inputs as kernels read them: u8, or i16. `rows` of `width` each are filled up to whole groups.
 const void* widened_rows(const Tensor& x, int64_t rows, int64_t width, int64_t padded,
                          int64_t input_bytes, void* to) {
@@ -200,7 +172,7 @@ void int8_linear(const Context& context, const Tensor& x, const Tensor& packed, 
                  const Int8Call& call) {
   const Int8Layout layout = int8_layout();
   const int64_t rows = y.shape()[0], width = x.shape()[1];
-  const int64_t padded = up(width, layout.group), steps = padded / layout.group;
+  const int64_t padded = round_up(width, layout.group), steps = padded / layout.group;
   const Weight weight(context, packed, sums, scales, bias, correction, steps, call);
   const bool as_it_is = layout.group == 4 && padded == width;
   const Workspace inputs =
@@ -224,7 +196,7 @@ template <class Body>
 void with_padded(const Context& context, const Tensor& x, const ConvGeometry& g, QuantParams input,
                  const Body& body) {
   const Int8Layout layout = int8_layout();
-  const PaddedImages padded{g, up(g.c, layout.group)};
+  const PaddedImages padded{g, round_up(g.c, layout.group)};
   const int64_t groups = padded.channels / layout.group, steps = g.kh * g.kw * groups;
   const bool is_nhwc = are_nhwc(x, x);
   const bool as_it_is =
@@ -249,7 +221,7 @@ void with_padded(const Context& context, const Tensor& x, const ConvGeometry& g,
 /// Of the weight of a convolution.
 int64_t steps_of(const ConvGeometry& g) {
   const int64_t group = int8_layout().group;
-  return g.kh * g.kw * (up(g.c, group) / group);
+  return g.kh * g.kw * (round_up(g.c, group) / group);
 }
 
 void int8_conv2d(const Context& context, const Tensor& x, const Tensor& packed, const Tensor& sums,

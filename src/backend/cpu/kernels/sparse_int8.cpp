@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 #include <vector>
 
 #include "backend/cpu/conv/implicit_gemm.h"
 #include "backend/cpu/conv/phase_planes.h"
+#include "backend/cpu/int8/int8_finish.h"
 #include "backend/cpu/int8/int8_rows.h"
 #include "backend/cpu/runtime/elements.h"
 #include "backend/cpu/sparse/sparse_index.h"
@@ -24,8 +24,6 @@ using backend::SparseInt8Call;
 // more of them it takes less to have rows there.
 constexpr int64_t kGatheredRows = 5;
 constexpr int kMaxPair = 128;  // 128 x 255 fits into an i16
-
-int64_t up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
 /// Where a group's packed columns begin: each group has up to 3 more of them, which are zeros.
 int64_t packed_start(const SparseIndex& index, int64_t g) { return index.starts[g] + 3 * g; }
@@ -88,36 +86,20 @@ class Weight {
          const Fill& fill)
       : index_(t.columns, t.starts, t.outputs, call.vector, t.scales.numel()),
         packed_(in<int8_t>(t.packed)),
-        padded_(up(index_.groups * index_.vector, 16) + 16),
-        finishes_(context.workspace(3 * sizeof(float) * static_cast<size_t>(padded_))),
+        padded_(round_up(index_.groups * index_.vector, 16) + 16),
+        finishes_(context.workspace(int8_finish_bytes(padded_))),
         offsets_(
             context.workspace(static_cast<size_t>(std::max<int64_t>(width, 1)) * sizeof(int64_t))) {
     index_.check(width);
     fill(offsets_.as<int64_t>());
-    auto* const start = finishes_.as<int32_t>();
-    auto* const scale = reinterpret_cast<float*>(start + padded_);
-    float* const shift = scale + padded_;
-    const auto* const sum = in<int32_t>(t.sums);
-    const auto* const factor = in<float>(t.scales);
-    const float *const first = in<float>(t.bias), *const second = in<float>(t.correction);
-    const backend::Int8Call& layer = call.layer;
-    for (int64_t p = 0; p < padded_; ++p) {
-      const bool is_used = p < index_.count;
-      const int64_t o = is_used ? index_.output(p) : 0;
-      start[p] = is_used ? -layer.input.zero_point * sum[o] : 0;
-      scale[p] = is_used ? factor[o] * layer.input.scale : 0;
-      shift[p] = (is_used && first ? first[o] : 0) + (is_used && second ? second[o] : 0);
-    }
-    finish_ = {.start = start,
-               .scale = scale,
-               .shift = shift,
-               .min = layer.relu ? 0 : -std::numeric_limits<float>::infinity(),
-               .inverse = layer.output ? 1 / layer.output->scale : 0,
-               .zero_point = layer.output ? layer.output->zero_point : 0};
+    finish_ = int8_finish(finishes_, padded_, {t.sums, t.scales, t.bias, t.correction}, call.layer,
+                          [this](int64_t position) { return index_.output(position); });
   }
 
   const SparseIndex& index() const { return index_; }
-  int64_t steps(int64_t g) const { return up(index_.kept_of(g), layout_.group) / layout_.group; }
+  int64_t steps(int64_t g) const {
+    return round_up(index_.kept_of(g), layout_.group) / layout_.group;
+  }
   const int8_t* packed(int64_t g) const {
     return packed_ + packed_start(index_, g) * index_.vector;
   }
@@ -165,7 +147,7 @@ void gathered_products(const Context& context, const Weight& weight, const uint8
   const Int8Layout layout = weight.layout();
   int64_t steps = 0;  // of the longest group
   for (int64_t g = 0; g < index.groups; ++g) steps = std::max(steps, weight.steps(g));
-  const int64_t width = steps * layout.group, ld = up(index.vector, layout.lanes);
+  const int64_t width = steps * layout.group, ld = round_up(index.vector, layout.lanes);
   const Workspace table =
       context.workspace(static_cast<size_t>(std::max<int64_t>(steps, 1)) * sizeof(int32_t));
   auto* const in_order = table.as<int32_t>();
@@ -274,15 +256,6 @@ void transpose_positions(const SparseIndex& index, const BlockResults<T>& r, int
   transpose_tile(r.planes, kPositions, index.vector, count, r.rows, index.vector);
 }
 
-/// Calls f(T()) of the output's type.
-template <class F>
-void for_output(const Tensor& y, const F& f) {
-  if (y.dtype() == DType::u8)
-    f(uint8_t());
-  else
-    f(float());
-}
-
 void sparse_int8_linear(const Context& context, const Tensor& x, const Tensor& packed,
                         const Tensor& columns, const Tensor& starts, const Tensor& outputs,
                         const Tensor& sums, const Tensor& scales, const Tensor& bias,
@@ -302,7 +275,7 @@ void sparse_int8_linear(const Context& context, const Tensor& x, const Tensor& p
   }
   // Blocks of rows, each with its columns as runs.
   const int64_t blocks = (rows + kPositions - 1) / kPositions;
-  const int64_t ld = std::min(up(rows, kPositionStep), kPositions), block_bytes = width * ld;
+  const int64_t ld = std::min(round_up(rows, kPositionStep), kPositions), block_bytes = width * ld;
   const Workspace runs = context.workspace(static_cast<size_t>(blocks * block_bytes + kPositions));
   auto* const planes = runs.as<uint8_t>();
   constexpr int64_t kColumns = 64;  // of a tile
