@@ -196,12 +196,8 @@ class ShrinkRun : CompressionRun {
     if (!quiet_) say(stdout, "{}", Lines{layer_lines(state_, arguments_.at_batch)});
   }
 
-  /// What a choice takes as a whole, without any training.
-  struct Taken {
-    double seconds;
-    int64_t bytes;
-  };
-  Taken rehearse(const compress::Choice& choice) {
+  /// Without any training.
+  ShrinkCandidates::Taken rehearse(const compress::Choice& choice) {
     const compress::LayerForms forms = compress::forms_of(state_.layers, choice);
     const train::Recipe recipe = recipe_of_forms(forms);
     begin_pruned(recipe, forms);
@@ -212,59 +208,16 @@ class ShrinkRun : CompressionRun {
     return {.seconds = forward_seconds(timed_), .bytes = bytes};
   }
 
-  /// Choices that may meet the limits: with those of the layers tightened by what the network was
-  /// late or too large before, and then the cheapest ones.
-  class Candidates {
-   public:
-    Candidates(const ShrinkState& state, const ShrinkTarget& target, const ShrinkPath& path)
-        : state_(state), target_(target), path_(path), limits_(path.limits()) {
-      const ShrunkPoint& dense = state.points[0];
-      cheapest_ = compress::form_frontier(state.layers, target.seconds ? 1 / dense.seconds : 0,
-                                          target.bytes ? 1 / static_cast<double>(dense.bytes) : 0);
-    }
-    /// Empty: there are no more.
-    std::optional<compress::Choice> next() {
-      constexpr int kTightened = 4, kCheapest = 4;
-      if (count_ < kTightened) {
-        try {
-          ++count_;
-          return compress::choose_forms(state_.layers, limits_);
-        } catch (const ValueError&) {
-          count_ = kTightened;  // by what they take alone
-        }
-      }
-      if (count_++ >= kTightened + kCheapest || cheapest_.empty()) return std::nullopt;
-      compress::Choice choice = std::move(cheapest_.back());
-      cheapest_.pop_back();
-      return choice;
-    }
-    void tighten(const compress::Choice& choice, const Taken& taken) {
-      const double late = taken.seconds - target_.seconds.value_or(taken.seconds);
-      const double of_layers = choice.seconds - path_.of_layers(path_.predicted_s(choice) - late);
-      if (late > 0) limits_.seconds = choice.seconds - 1.2 * of_layers;
-      const int64_t large = taken.bytes - target_.bytes.value_or(taken.bytes);
-      if (large > 0) limits_.bytes = choice.bytes - large;
-    }
-
-   private:
-    const ShrinkState& state_;
-    const ShrinkTarget& target_;
-    const ShrinkPath& path_;
-    compress::Limits limits_;
-    std::vector<compress::Choice> cheapest_;
-    int count_ = 0;
-  };
-
   /// The choice that meets the limits as a whole, and not only by what its layers take alone; empty
   /// on a stop. Throws ValueError where none of those that are tried does.
   std::optional<compress::Choice> rehearsed() {
-    Candidates candidates(state_, target_, *path_);
-    std::optional<Taken> nearest;
-    const auto share_of = [&](const Taken& t) {
+    ShrinkCandidates candidates(state_, target_, *path_);
+    std::optional<ShrinkCandidates::Taken> nearest;
+    const auto share_of = [&](const ShrinkCandidates::Taken& t) {
       return target_.share_of_limits(t.seconds, t.bytes);
     };
     while (const std::optional<compress::Choice> choice = candidates.next()) {
-      const Taken taken = rehearse(*choice);
+      const ShrinkCandidates::Taken taken = rehearse(*choice);
       if (is_stopped()) return std::nullopt;
       if (share_of(taken) <= 1) return choice;
       if (!nearest || share_of(taken) < share_of(*nearest)) nearest = taken;

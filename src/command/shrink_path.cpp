@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
+#include <utility>
 
 #include "command/command.h"
 #include "command/format.h"
@@ -122,6 +122,39 @@ std::optional<double> ShrinkPath::next_share(int64_t max_points) const {
 double ShrinkPath::cost(double seconds, int64_t bytes) const {
   return seconds / dense_point().seconds +
          static_cast<double>(bytes) / static_cast<double>(dense_point().bytes);
+}
+
+ShrinkCandidates::ShrinkCandidates(const ShrinkState& state, const ShrinkTarget& target,
+                                   const ShrinkPath& path)
+    : state_(state), target_(target), path_(path), limits_(path.limits()) {
+  const ShrunkPoint& dense = state.points[0];
+  cheapest_ = compress::form_frontier(state.layers, target.seconds ? 1 / dense.seconds : 0,
+                                      target.bytes ? 1 / static_cast<double>(dense.bytes) : 0);
+}
+
+std::optional<compress::Choice> ShrinkCandidates::next() {
+  constexpr int kTightened = 4, kCheapest = 4;
+  if (count_ < kTightened) {
+    ++count_;
+    try {
+      return compress::choose_forms(state_.layers, limits_);
+    } catch (const ValueError&) {
+      count_ = kTightened;  // out of reach by what layers take alone
+    }
+  }
+  if (count_++ >= kTightened + kCheapest || cheapest_.empty()) return std::nullopt;
+  compress::Choice choice = std::move(cheapest_.back());
+  cheapest_.pop_back();
+  return choice;
+}
+
+void ShrinkCandidates::tighten(const compress::Choice& choice, const Taken& taken) {
+  constexpr double kMargin = 1.2;
+  const double late = taken.seconds - target_.seconds.value_or(taken.seconds);
+  const double of_layers = choice.seconds - path_.of_layers(path_.predicted_s(choice) - late);
+  if (late > 0) limits_.seconds = choice.seconds - kMargin * of_layers;
+  const int64_t large = taken.bytes - target_.bytes.value_or(taken.bytes);
+  if (large > 0) limits_.bytes = choice.bytes - large;
 }
 
 }  // namespace brim::command

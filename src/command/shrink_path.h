@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "command/shrink_state.h"
 
@@ -62,6 +63,30 @@ class ShrinkPath {
   // Layers one by one may take more than together; what they do not take is of others.
   double scale_ = 1, rest_s_ = 0;
   int64_t rest_bytes_ = 0;
+};
+
+/// Choices that may meet the limits as a whole network: with the limits of the layers tightened by
+/// what the ones before missed, and then the cheapest.
+class ShrinkCandidates {
+ public:
+  /// What a whole network takes.
+  struct Taken {
+    double seconds;
+    int64_t bytes;
+  };
+  /// All are kept by reference.
+  ShrinkCandidates(const ShrinkState& state, const ShrinkTarget& target, const ShrinkPath& path);
+  /// Empty: there are no more.
+  std::optional<compress::Choice> next();
+  void tighten(const compress::Choice& choice, const Taken& taken);
+
+ private:
+  const ShrinkState& state_;
+  const ShrinkTarget& target_;
+  const ShrinkPath& path_;
+  compress::Limits limits_;
+  std::vector<compress::Choice> cheapest_;  // the last one is the cheapest
+  int count_ = 0;
 };
 
 }  // namespace brim::command
