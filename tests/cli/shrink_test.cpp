@@ -26,6 +26,13 @@ class Shrink : public TrainedTutorialCnn<Shrink> {
     args.insert(args.end(), more.begin(), more.end());
     return run_brim(args);
   }
+  /// Interrupted as soon as the first point is being trained.
+  static Ran interrupted(const std::string& out, std::vector<std::string> args) {
+    args.insert(args.begin(), {"shrink", "--weights", weights(), "--data", data(), "--device",
+                               "cpu", "--samples", "16", "--out", *folder() / out});
+    const std::string training = in_quotes(*folder() / (out + "/shrink/training"));
+    return run_brim(args, signal_when("test -d " + training, "INT"));
+  }
   static json read(const std::string& path) {
     std::ifstream file(path);
     return json::parse(file);
@@ -127,6 +134,26 @@ TEST_F(Shrink, GoesOnWhereItWasStopped) {
   const Ran damaged = shrink("parts", {"--size", "100k", "--resume"});
   EXPECT_EQ(damaged.code, 1);
   EXPECT_NE(damaged.err.find("damaged"), std::string::npos) << damaged.err;
+}
+
+TEST_F(Shrink, GoesOnAmidATraining) {
+  const std::string out = *folder() / "amid";
+  const std::vector<std::string> args = {"--size", "50k", "--points", "1", "--finetune", "100"};
+  const Ran stopped = interrupted("amid", args);
+  ASSERT_EQ(stopped.code, 130) << stopped.err << stopped.out;
+  EXPECT_NE(stopped.err.find("the same command with --resume"), std::string::npos) << stopped.err;
+  const json current = read(out + "/shrink/search.json")["current"];
+  ASSERT_TRUE(current.is_object());
+  std::vector<std::string> again = args;
+  again.emplace_back("--resume");
+  const Ran resumed = shrink("amid", again);
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  const json state = read(out + "/shrink/search.json");
+  EXPECT_TRUE(state["current"].is_null());
+  ASSERT_EQ(state["points"].size(), 2U);
+  EXPECT_EQ(state["points"][1]["forms"], current);
+  EXPECT_LE(std::filesystem::file_size(out + "/model.safetensors"), 50 * 1024U);
+  EXPECT_FALSE(std::filesystem::exists(out + "/shrink/training"));
 }
 
 TEST_F(Shrink, PlansAnewForAnotherTarget) {
