@@ -1,8 +1,10 @@
 #include "train/training_loop.h"
 
 #include <brim/autograd/autocast.h>
+#include <brim/autograd/autograd.h>
 #include <brim/core/random.h>
 #include <brim/core/tf32.h>
+#include <brim/ops/binary.h>
 #include <brim/train/heat_guard.h>
 #include <brim/train/status.h>
 
