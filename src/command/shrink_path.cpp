@@ -88,11 +88,8 @@ compress::Limits ShrinkPath::limits() const {
 
 compress::Choice ShrinkPath::at(double share) const {
   if (target_.is_open()) {
-    const double first = cost(dense()), last = cost(frontier_.back());
-    const double wanted = first + share * (last - first);
-    const auto found = std::ranges::find_if(
-        frontier_, [&](const compress::Choice& choice) { return cost(choice) <= wanted; });
-    return found == frontier_.end() ? frontier_.back() : *found;
+    const auto last = static_cast<double>(frontier_.size() - 1);
+    return frontier_[static_cast<size_t>(std::llround(share * last))];
   }
   compress::Limits these = limits();
   const auto between = [share](double first, double last) {

@@ -40,7 +40,8 @@ class ShrinkPath {
   compress::Limits limits() const;
   /// How long the layers take where a pass takes so long.
   double of_layers(double seconds) const { return (seconds - rest_s_) / scale_; }
-  /// The choice at a share of the way.
+  /// The choice at a share of the way: with limits of what is to be spared, else of the layers'
+  /// exchanges.
   compress::Choice at(double share) const;
   /// Where the next point is: with limits those first, then gentler ones; else the smallest
   /// network, and then halves of the way to where the accuracy is just kept. Empty: that is all.
@@ -55,7 +56,6 @@ class ShrinkPath {
  private:
   const compress::Choice& dense() const { return frontier_.front(); }
   const ShrunkPoint& dense_point() const { return state_.points[0]; }
-  double cost(const compress::Choice& choice) const { return cost(choice.seconds, choice.bytes); }
 
   const ShrinkState& state_;
   const ShrinkTarget& target_;

@@ -121,14 +121,21 @@ Tensor Int8Form::linear(const Tensor& x, const Tensor& bias) {
 }
 
 Tensor Int8Form::conv2d(const Tensor& x, const Tensor& bias, const Conv2dOptions& options) {
-  const auto dense = [&](const Tensor& some) {
-    return int8_conv2d(quantize(some.to(MemoryFormat::nhwc), input_), input_, weight_, bias,
-                       options);
+  const auto dense = [&](const Tensor& nhwc) {
+    return int8_conv2d(quantize(nhwc, input_), input_, weight_, bias, options);
   };
   const auto sparse = [&](const Tensor& some) {
     return sparse_int8_conv2d(quantize(some, input_), input_, sparse_, bias, options);
   };
-  return is_sparse() && faster_.is_sparse_faster(x, dense, sparse) ? sparse(x) : dense(x);
+  if (is_sparse()) {
+    // The input of a layer behind others in integers is nhwc already: to make it so does not count.
+    const auto of_nhwc = [&, nhwc = Tensor()](const Tensor& some) mutable {
+      if (!nhwc.defined()) nhwc = some.to(MemoryFormat::nhwc);
+      (void)dense(nhwc);
+    };
+    if (faster_.is_sparse_faster(x, of_nhwc, sparse)) return sparse(x);
+  }
+  return dense(x.to(MemoryFormat::nhwc));
 }
 
 std::string form_str(const std::shared_ptr<Int8Form>& int8,
