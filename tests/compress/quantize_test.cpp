@@ -1,131 +1,33 @@
-// Calibration, layers in integers, and training with their rounding in sight.
+// Layers in integers: what they compute, what they lose, and which stay as they are.
 #include <brim/autograd/autograd.h>
 #include <brim/compress/quantize.h>
 #include <brim/core/random.h>
 #include <brim/nn/activation.h>
-#include <brim/nn/container.h>
 #include <brim/nn/conv.h>
 #include <brim/nn/linear.h>
-#include <brim/nn/norm.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/compare.h>
 #include <brim/ops/create.h>
 #include <brim/ops/int8.h>
-#include <brim/ops/loss.h>
 #include <brim/ops/matmul.h>
 #include <brim/ops/reduce.h>
-#include <brim/ops/shape.h>
 #include <brim/ops/unary.h>
-#include <brim/optim/sgd.h>
 #include <brim/plan/compile.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include "compress/pruned_weight.h"
+#include "compress/quantised.h"
 #include "message_of.h"
 
 namespace brim::compress {
 namespace {
 
 using tests::message_of;
-
-struct Quantised : nn::Module {
-  nn::Conv2d& conv1 = add<nn::Conv2d>("conv1", {.in = 3, .out = 16, .kernel = 3, .padding = 1});
-  nn::BatchNorm2d& bn1 = add<nn::BatchNorm2d>("bn1", {.features = 16});
-  nn::Conv2d& conv2 = add<nn::Conv2d>("conv2", {.in = 16, .out = 20, .kernel = 3, .bias = false});
-  nn::Linear& fc = add<nn::Linear>("fc", {.in = 20, .out = 5});
-  Tensor forward(const Tensor& x) override {
-    return fc(relu(conv2(relu(bn1(conv1(x))))).mean({2, 3}));
-  }
-};
-
-double relative_error(const Tensor& a, const Tensor& b) {
-  return std::sqrt(sum(square(a - b)).item() / sum(square(b)).item());
-}
-
-double square_error(const Tensor& x, const QuantParams& p) {
-  return sum(square(fake_quantize(x, p) - x)).item();
-}
-
-TEST(ValueHistogram, KnowsRanges) {
-  manual_seed(1);
-  const Tensor x = exp(randn({40000}) * 1.5);  // many small values, some far out
-  ValueHistogram h;
-  for (int i = 0; i < 4; ++i) h.add(x.slice(0, 10000 * i, 10000 * (i + 1)));
-  h.add(Tensor::empty({0}));
-  EXPECT_EQ(h.count(), 40000);
-  const QuantParams all = h.params(Calibration::min_max), mse = h.params(Calibration::mse),
-                    entropy = h.params(Calibration::entropy),
-                    percentile = h.params(Calibration::percentile);
-  EXPECT_NEAR(all.max(), max(x).item(), 0.01 * all.max());
-  EXPECT_LT(square_error(x, mse), square_error(x, all));
-  EXPECT_LE(square_error(x, mse), square_error(x, entropy));
-  EXPECT_LE(square_error(x, mse), square_error(x, percentile));
-  EXPECT_LT(entropy.max(), mse.max());  // cares for the many
-  const std::vector<double> above = sum((x > percentile.max() + 0.5).to(f64)).to_vector<double>();
-  EXPECT_NEAR(above[0], 4, 2);  // 0.01 % of them
-  EXPECT_NEAR(h.params(Calibration::percentile, 100).max(), all.max(), 0.01 * all.max());
-  // Of one-sided values the steps are all on that side.
-  EXPECT_EQ(mse.zero_point, 0);
-  ValueHistogram negative;
-  negative.add(-x);
-  EXPECT_EQ(negative.params(Calibration::mse).zero_point, 255);
-}
-
-TEST(ValueHistogram, GrowsWithItsValues) {
-  ValueHistogram h;
-  std::vector<float> all;
-  for (const float scale : {1e-3F, 1.0F, 300.0F, 1e6F})
-    for (int i = -20; i <= 20; ++i) {
-      all.push_back(scale * static_cast<float>(i));
-      h.add(full({1}, all.back()));
-    }
-  EXPECT_EQ(h.count(), static_cast<int64_t>(all.size()));
-  EXPECT_EQ(h.min(), -2e7);
-  EXPECT_EQ(h.max(), 2e7);
-  // Half of the values are within the smaller steps.
-  EXPECT_LT(h.params(Calibration::percentile, 60).max(), 1e5);
-}
-
-TEST(ValueHistogram, BeginsWithZeros) {
-  for (const double far : {1.0, 1e-20, 1e30}) {
-    ValueHistogram h;
-    h.add(zeros({10}));
-    h.add(Tensor::from<float>({static_cast<float>(far * 1e-20), static_cast<float>(far)}, {2}));
-    EXPECT_EQ(h.count(), 12);
-    EXPECT_NEAR(h.params(Calibration::percentile, 100).max() / far, 1, 0.01);
-    EXPECT_NEAR(h.params(Calibration::min_max).max() / far, 1, 0.01);
-    EXPECT_EQ(h.params(Calibration::percentile, 60).zero_point, 0);
-  }
-  for (const double far : {1e16, 1e38}) {
-    ValueHistogram wide;
-    for (const double v : {1.0, far, -far}) wide.add(full({1}, v));
-    EXPECT_NEAR(wide.params(Calibration::percentile, 100).max() / far, 1, 0.02);
-  }
-  ValueHistogram grows;
-  grows.add(full({4}, 1e-30));
-  grows.add(full({4}, 1e30));
-  grows.add(full({4}, -1e30));
-  EXPECT_NEAR(grows.params(Calibration::mse).max() / 1e30, 1, 0.05);
-}
-
-TEST(ValueHistogram, RefusesNonsense) {
-  ValueHistogram h;
-  EXPECT_THROW((void)h.params(Calibration::mse), ValueError);
-  EXPECT_THROW(h.add(full({2}, NAN)), ValueError);
-  EXPECT_THROW(h.add(full({2}, INFINITY)), ValueError);
-  h.add(zeros({3}));
-  for (const Calibration c :
-       {Calibration::min_max, Calibration::percentile, Calibration::mse, Calibration::entropy})
-    EXPECT_EQ(h.params(c), QuantParams());
-  EXPECT_THROW((void)h.params(Calibration::percentile, 40), ValueError);
-  EXPECT_THROW((void)h.params(Calibration::percentile, NAN), ValueError);
-  EXPECT_THROW(parse_calibration("max"), ValueError);
-  EXPECT_EQ(parse_calibration("entropy"), Calibration::entropy);
-}
+using tests::Quantised;
+using tests::relative_error;
 
 TEST(Quantize, ComputesNearlyTheSame) {
   manual_seed(3);
@@ -421,117 +323,6 @@ TEST(Quantize, RefusesNonsense) {
                ValueError);
   EXPECT_THROW(use_int8(fc, {{"weight", {Int8Weight::quantize(randn({2, 4})), {}}}}), ValueError);
   EXPECT_EQ(use_int8(fc, {{"weight", {Int8Weight::quantize(randn({2, 3})), {}}}}), 1u);
-}
-
-/// The loss after some steps.
-double trained(Quantised& net, const Tensor& x, const Tensor& y) {
-  optim::SGD sgd(net.parameters(), {.lr = 0.2, .momentum = 0.9});
-  double loss = 0;
-  for (int i = 0; i < 60; ++i) {
-    sgd.zero_grad();
-    const Tensor now = cross_entropy(net(x), y);
-    now.backward();
-    sgd.step();
-    loss = now.item();
-  }
-  return loss;
-}
-
-TEST(FakeQuantizer, TrainsForIntegers) {
-  manual_seed(8);
-  const Tensor y = randint(0, 5, {64}, {.dtype = i64});
-  const Tensor x = randn({64, 3, 8, 8}) * 0.3 + y.to(f32).reshape({-1, 1, 1, 1});  // can be learnt
-  manual_seed(6);
-  Quantised floats;
-  const double first = cross_entropy(floats(x), y).item(), of_floats = trained(floats, x, y);
-  manual_seed(6);
-  Quantised net;
-  net(x);
-  FakeQuantizer rounding(net, [&] { net(x); }, {.only_faster = false});
-  const double of_integers = trained(net, x, y);
-  EXPECT_LT(of_floats, first / 2);
-  EXPECT_LT(of_integers, first - 0.7 * (first - of_floats));
-  net.eval();
-  const NoGrad scope;
-  const Tensor in_sight = net(x);
-  const std::vector<QuantizedLayer> layers = rounding.quantize();
-  EXPECT_EQ(layers.size(), 3u);
-  // What was rounded in training is what integers compute.
-  EXPECT_LT(relative_error(net(x), in_sight), 1e-5);
-  EXPECT_THROW((void)rounding.quantize(), ValueError);
-}
-
-TEST(FakeQuantizer, IsInCompiledSteps) {
-  std::vector<std::vector<double>> losses;
-  for (const bool is_compiled : {false, true}) {
-    manual_seed(7);
-    Quantised net;
-    const Tensor x = randn({16, 3, 8, 8}), y = randint(0, 5, {16}, {.dtype = i64});
-    const FakeQuantizer rounding(net, [&] { net(x); }, {.only_faster = false});
-    optim::SGD sgd(net.parameters(), {.lr = 0.05});
-    const auto step = [&](const Tensor& in, const Tensor& labels) {
-      sgd.zero_grad();
-      const Tensor loss = cross_entropy(net(in), labels);
-      loss.backward();
-      sgd.step();
-      return loss;
-    };
-    auto compiled = compile(step);
-    std::vector<double>& all = losses.emplace_back();
-    for (int i = 0; i < 5; ++i) all.push_back((is_compiled ? compiled(x, y) : step(x, y)).item());
-  }
-  for (size_t i = 0; i < losses[0].size(); ++i)
-    EXPECT_NEAR(losses[0][i], losses[1][i], 2e-3 * losses[0][i]);
-}
-
-TEST(FakeQuantizer, TakesLayersThatAreKnown) {
-  nn::Linear layer({.in = 6, .out = 4});
-  const Tensor x = randn({3, 6});
-  const auto run = [&] { layer(x); };
-  std::vector<QuantizedLayer> layers = quantize(layer, run, {.only_faster = false});
-  FakeQuantizer rounding(layer, layers, run);
-  EXPECT_EQ(layer(x).to_vector<float>(), linear(fake_quantize(x, layers[0].input),
-                                                fake_quantize_weight(layer.weight), layer.bias)
-                                             .to_vector<float>());
-  EXPECT_EQ(rounding.quantize()[0].input, layers[0].input);
-  // One of which no layer is to be in integers has nothing to do.
-  layers[0].why = "as asked for";
-  FakeQuantizer nothing(layer, layers, run);
-  EXPECT_EQ(nothing.quantize()[0].why, "as asked for");
-  layers[0].name = "other";
-  EXPECT_THROW(FakeQuantizer(layer, layers, run), ValueError);
-}
-
-TEST(FakeQuantizer, KeepsColumnsOut) {
-  manual_seed(13);
-  nn::Linear layer({.in = 40, .out = 16});
-  {
-    const NoGrad scope;
-    layer.weight.copy_(tests::pruned_weight({16, 40}, 8, 0.75));
-  }
-  const Tensor x = randn({3, 40});
-  const auto run = [&] { layer(x); };
-  FakeQuantizer rounding(layer, run, {.only_faster = false, .vector = 8});
-  {
-    const NoGrad scope;
-    layer.weight.mul_(1.5);
-  }
-  const auto layers = rounding.quantize();
-  ASSERT_TRUE(layers[0].is_sparse());
-  EXPECT_EQ(layers[0].sparse.dense().to_vector<float>(),
-            Int8Weight::quantize(layer.weight).dense().to_vector<float>());
-  EXPECT_NE(layer.str().find("sparse int8"), std::string::npos);
-}
-
-TEST(FakeQuantizer, LeavesNothingBehind) {
-  nn::Linear layer({.in = 6, .out = 4});
-  const Tensor x = randn({3, 6});
-  const std::vector<float> before = layer(x).to_vector<float>();
-  {
-    const FakeQuantizer rounding(layer, [&] { layer(x); }, {.only_faster = false});
-    EXPECT_NE(layer(x).to_vector<float>(), before);
-  }
-  EXPECT_EQ(layer(x).to_vector<float>(), before);
 }
 
 }  // namespace

@@ -23,9 +23,34 @@ namespace {
 
 using tests::message_of;
 
-class SparseWeightsFile : public ::testing::Test {
+/// A file of weights, with what the metadata `key` says of it.
+class EncodedFile : public ::testing::Test {
  protected:
-  SparseWeightsFile() {
+  EncodedFile(const char* name, const char* key) : path(folder / name), key_(key) {}
+  /// What is said of the file when something of it is changed.
+  std::string error(const std::function<void(io::TensorMap&, nlohmann::json&)>& change) {
+    io::SafeTensors file(path);
+    io::TensorMap stored = file.load_all();
+    auto index = nlohmann::json::parse(file.metadata().at(key_));
+    change(stored, index);
+    const std::string other = folder / "other.safetensors";
+    io::save_safetensors(other, stored, {{key_, index.dump()}});
+    return message_of<FileError>([&] {
+      const WeightsFile damaged(other);
+      (void)damaged.int8_layers();
+      (void)damaged.load_all();
+    });
+  }
+  const tests::TemporaryFolder folder;
+  const std::string path;
+
+ private:
+  const char* const key_;
+};
+
+class SparseWeightsFile : public EncodedFile {
+ protected:
+  SparseWeightsFile() : EncodedFile("sparse.safetensors", "brim.sparse") {
     std::vector<float> w(32 * 10, 0.0F);
     for (size_t o = 0; o < 32; ++o) w[o * 10 + 3] = static_cast<float>(o + 1);
     tensors = {{"fc.weight", Tensor::from<float>(w, {32, 10})},
@@ -34,18 +59,6 @@ class SparseWeightsFile : public ::testing::Test {
                {"none.weight", zeros({8, 2, 3, 3})}};
     save_sparse_weights(path, tensors, 8, {{"format", "pt"}});
   }
-  /// What is said of the file when something of it is changed.
-  std::string error(const std::function<void(io::TensorMap&, nlohmann::json&)>& change) {
-    io::SafeTensors file(path);
-    io::TensorMap stored = file.load_all();
-    auto index = nlohmann::json::parse(file.metadata().at("brim.sparse"));
-    change(stored, index);
-    const std::string other = folder / "other.safetensors";
-    io::save_safetensors(other, stored, {{"brim.sparse", index.dump()}});
-    return message_of<FileError>([&] { (void)WeightsFile(other).load_all(); });
-  }
-  const tests::TemporaryFolder folder;
-  const std::string path = folder / "sparse.safetensors";
   io::TensorMap tensors;
 };
 
@@ -120,9 +133,9 @@ TEST_F(SparseWeightsFile, IsRefusedWhereItIsDamaged) {
   expect([](Tensors&, Json& j) { j["fc.weight"]["permuted"] = true; }, "outputs is missing");
 }
 
-class Int8WeightsFile : public ::testing::Test {
+class Int8WeightsFile : public EncodedFile {
  protected:
-  Int8WeightsFile() {
+  Int8WeightsFile() : EncodedFile("int8.safetensors", "brim.int8") {
     const compress::Int8Layers layers = {
         {"weight",
          {Int8Weight::of(Int8Weight::quantize(net.weight).values,
@@ -130,21 +143,6 @@ class Int8WeightsFile : public ::testing::Test {
           {.scale = 0.013F, .zero_point = 7}}}};
     save_int8_weights(path, net, layers, {.classes = {"a", "b"}});
   }
-  std::string error(const std::function<void(io::TensorMap&, nlohmann::json&)>& change) {
-    io::SafeTensors file(path);
-    io::TensorMap stored = file.load_all();
-    auto index = nlohmann::json::parse(file.metadata().at("brim.int8"));
-    change(stored, index);
-    const std::string other = folder / "other.safetensors";
-    io::save_safetensors(other, stored, {{"brim.int8", index.dump()}});
-    return message_of<FileError>([&] {
-      const WeightsFile damaged(other);
-      (void)damaged.int8_layers();
-      (void)damaged.load_all();
-    });
-  }
-  const tests::TemporaryFolder folder;
-  const std::string path = folder / "int8.safetensors";
   nn::Linear net{{.in = 6, .out = 4}};
 };
 
@@ -195,9 +193,9 @@ TEST_F(Int8WeightsFile, IsRefusedWhereItIsDamaged) {
   expect([](Tensors& t, Json&) { t["weight.correction"] = ones({5}); }, "a correction");
 }
 
-class SparseInt8WeightsFile : public ::testing::Test {
+class SparseInt8WeightsFile : public EncodedFile {
  protected:
-  SparseInt8WeightsFile() {
+  SparseInt8WeightsFile() : EncodedFile("sparse-int8.safetensors", "brim.int8") {
     std::vector<float> w(32 * 10, 0.0F);
     for (size_t o = 0; o < 32; ++o) w[o * 10 + 3] = static_cast<float>(o + 1);
     {
@@ -211,21 +209,6 @@ class SparseInt8WeightsFile : public ::testing::Test {
         {{"weight", {.weight = {}, .input = {.scale = 0.5F, .zero_point = 7}, .sparse = weight}}},
         {});
   }
-  std::string error(const std::function<void(io::TensorMap&, nlohmann::json&)>& change) {
-    io::SafeTensors file(path);
-    io::TensorMap stored = file.load_all();
-    auto index = nlohmann::json::parse(file.metadata().at("brim.int8"));
-    change(stored, index);
-    const std::string other = folder / "other.safetensors";
-    io::save_safetensors(other, stored, {{"brim.int8", index.dump()}});
-    return message_of<FileError>([&] {
-      const WeightsFile damaged(other);
-      (void)damaged.int8_layers();
-      (void)damaged.load_all();
-    });
-  }
-  const tests::TemporaryFolder folder;
-  const std::string path = folder / "sparse-int8.safetensors";
   nn::Linear net{{.in = 10, .out = 32}};
   SparseInt8Weight weight;
 };

@@ -24,12 +24,7 @@ namespace {
 using namespace brim;
 using namespace brim::bench;
 
-struct Case {
-  Shape x, weight;
-  int64_t stride = 1;
-};
-
-void run(const Case& c, int rounds, int64_t vector) {
+void run(const Layer& c, int rounds, int64_t vector) {
   const bool is_conv = c.x.rank() == 4;
   const int64_t padding = is_conv && c.weight[2] == 3 ? 1 : 0;
   const Tensor x = rand(c.x), weight = rand(c.weight);
@@ -73,17 +68,7 @@ int main(int argc, char** argv) {
   const int64_t vector = argc > 2 ? std::atoll(argv[2]) : 32;
   const NoGrad scope;
   manual_seed(1);
-  for (const int64_t batch : {1, 16}) {
-    const Case cases[] = {{{batch, 64, 56, 56}, {64, 64, 3, 3}},
-                          {{batch, 128, 28, 28}, {128, 128, 3, 3}},
-                          {{batch, 256, 14, 14}, {256, 256, 3, 3}},
-                          {{batch, 512, 7, 7}, {512, 512, 3, 3}},
-                          {{batch, 128, 28, 28}, {256, 128, 3, 3}, 2},
-                          {{batch, 256, 14, 14}, {1024, 256, 1, 1}},
-                          {{batch, 1024}, {1024, 1024}},
-                          {{batch, 2048}, {2048, 2048}},
-                          {{batch, 4096}, {4096, 4096}}};
-    for (const Case& c : cases) run(c, rounds, vector);
-  }
+  for (const int64_t batch : {1, 16})
+    for (const Layer& c : layers_to_prune(batch)) run(c, rounds, vector);
   run({{128, 1024}, {1024, 1024}}, rounds, vector);
 }
