@@ -240,8 +240,8 @@ double CompressionRun::forward_seconds(const Tensor& x) {
   return median_forward(trainer_->model(), x, stop_);
 }
 
-void CompressionRun::tell_times(const char* before, const char* after,
-                                const std::function<void()>& change) {
+void CompressionRun::report_times(const char* before, const char* after,
+                                  const std::function<void()>& change) {
   json_["times"] = nullptr;
   std::vector<Tensor> batches;
   for (const int64_t samples : {1, 16})

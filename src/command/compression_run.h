@@ -72,9 +72,9 @@ class CompressionRun {
   /// The median time of the network's forward pass as a compiled step, in seconds; 0
   /// on a stop.
   double forward_seconds(const Tensor& x);
-  /// That in batches of 1 and of 16, before and after `change`; told, and in the JSON's "times" as
-  /// `before`_s and `after`_s. Nothing but `change` for other tasks than classification.
-  void tell_times(const char* before, const char* after, const std::function<void()>& change);
+  /// That in batches of 1 and of 16, before and after `change`; reported, and in the JSON's "times"
+  /// as `before`_s and `after`_s. Nothing but `change` for other tasks than classification.
+  void report_times(const char* before, const char* after, const std::function<void()>& change);
   /// What is written at the end.
   void write();
   bool is_stopped() const { return stop_ != 0; }

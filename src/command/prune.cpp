@@ -71,8 +71,8 @@ class PruneRun : CompressionRun {
     tell_layers();
     trainer_->save();
     if (how_.pattern.kind == compress::Pattern::Kind::vector)
-      tell_times("dense", "sparse",
-                 [this] { (void)use_sparse_layers(trainer_->model(), recipe_); });
+      report_times("dense", "sparse",
+                   [this] { (void)use_sparse_layers(trainer_->model(), recipe_); });
     else
       json_["times"] = nullptr;  // others are not faster
     if (!quiet_ && !arguments_.out.empty())

@@ -69,7 +69,7 @@ class QuantizeRun : CompressionRun {
       }
     };
     std::vector<compress::QuantizedLayer> layers;
-    tell_times("f32", "int8", [&] {
+    report_times("f32", "int8", [&] {
       layers = compress::quantize(network, run_all, how_);
       display_.finish();
     });

@@ -43,10 +43,6 @@ struct Computed {
   int64_t bytes = 0;
 };
 
-int64_t bytes_of(const Int8Weight& weight) {
-  return weight.values.numel() + 2 * 4 * weight.values.size(0);  // scales and corrections
-}
-
 Tensor sparse(const Prunable& layer, const SparseWeight& weight, const Tensor& x) {
   return layer.linear
              ? sparse_linear(x, weight, layer.linear->bias)
@@ -123,7 +119,7 @@ std::vector<Computed> FormMeter::State::forms_of(const Watched& w) const {
   if (can_be_int8)
     all.push_back({.form = {.int8 = true},
                    .output = [&w](const Tensor& x) { return w.int8(x); },
-                   .bytes = bytes_of(w.report.weight)});
+                   .bytes = w.report.weight.bytes()});
   return all;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -12,9 +13,11 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "core/check.h"
 #include "core/open_to_write.h"
+#include "io/regular_file.h"
 #include "io/temporary.h"
 
 namespace brim::io {
@@ -181,6 +184,18 @@ void write_file_atomically(const std::string& path, std::string_view text) {
   AtomicFile file(path);
   file.write(text);
   file.commit();
+}
+
+void copy_file_atomically(const std::string& from, const std::string& to) {
+  const RegularFile file(from, "io", "a file to copy");
+  AtomicFile copy(to, Links::replace);
+  std::vector<char> part(size_t{1} << 20);
+  for (uint64_t at = 0; at < file.bytes(); at += part.size()) {
+    const auto count = std::min<uint64_t>(part.size(), file.bytes() - at);
+    file.read(part.data(), count, at);
+    copy.write(part.data(), count);
+  }
+  copy.commit();
 }
 
 }  // namespace brim::io

@@ -53,6 +53,9 @@ class AtomicFile {
 /// Writes `text` as the whole content of `path`, atomically. Throws FileError.
 void write_file_atomically(const std::string& path, std::string_view text);
 
+/// The same with the content of another file; a link at `to` is replaced.
+void copy_file_atomically(const std::string& from, const std::string& to);
+
 /// Makes what was renamed into `folder` durable. Throws FileError.
 void sync_folder(const std::string& folder);
 
