@@ -18,6 +18,7 @@ LAYERS = [
     ["extend"],
     ["diag"],
     ["backend"],
+    ["rt"],
     ["autograd"],
     ["ops"],
     ["nn", "optim"],

@@ -1,0 +1,25 @@
+# libbrim_rt, the runtime of engines (src/rt, include/brim_rt.h): a shared and a static library that need the C library
+# alone. libbrim holds the same code, for `brim export` and `brim verify`.
+file(GLOB_RECURSE brim_rt_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/rt/*.cpp)
+add_library(brim_rt_objects OBJECT ${brim_rt_sources})
+add_library(brim_rt SHARED $<TARGET_OBJECTS:brim_rt_objects> src/core/hash.cpp)
+add_library(brim_rt_static STATIC $<TARGET_OBJECTS:brim_rt_objects> src/core/hash.cpp)
+add_library(brim::rt ALIAS brim_rt)
+foreach(target IN ITEMS brim_rt_objects brim_rt brim_rt_static)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+                             PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:brim_flags> Threads::Threads)
+  # No exception ends in C, and nobody asks for types: what is not used is left out.
+  target_compile_options(${target} PRIVATE -fno-exceptions -fno-rtti -ffunction-sections -fdata-sections -fvisibility=hidden
+                                           -fvisibility-inlines-hidden $<$<CONFIG:Release>:-O2> $<$<CONFIG:Release>:-ftree-vectorize>
+                                           $<$<CONFIG:Release>:-fvect-cost-model=dynamic>)
+endforeach()
+set_target_properties(brim_rt_objects brim_rt_static PROPERTIES POSITION_INDEPENDENT_CODE ON)
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64) # SSE4, too, whatever libbrim has
+  target_compile_options(brim_rt_objects PRIVATE -UHWY_DISABLED_TARGETS -DHWY_DISABLED_TARGETS=HWY_SSSE3)
+endif()
+target_link_options(brim_rt PRIVATE LINKER:--gc-sections LINKER:--as-needed -static-libgcc)
+set_target_properties(brim_rt_static PROPERTIES OUTPUT_NAME brim_rt)
+set_target_properties(brim_rt PROPERTIES EXPORT_NAME rt VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+                                         BUILD_WITH_INSTALL_RPATH ON)

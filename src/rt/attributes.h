@@ -1,0 +1,90 @@
+// What steps know besides their operands: the words of a file, one after the other. A struct of
+// 8-byte fields each, so that files hold them as they are.
+#pragma once
+
+#include <cstdint>
+
+#include "rt/format.h"
+
+namespace brim::rt {
+
+/// x: (n, h, w, c), y: (n, oh, ow, o), both known from the operands. Linear layers are convolutions
+/// of images of one pixel.
+///   convolution  weights (groups, panels, kh * kw * c / groups, 16): outputs in panels of 16,
+///                those beyond the last are zeros
+///   winograd     (36, panels, c, 16): 3 x 3, stride 1, transformed as in conv_winograd-inl.h
+///   depthwise    (kh * kw, c)
+/// then a bias in as many numbers as the panels have outputs (depthwise: c), then, where there is
+/// one, a residual of y's shape that is added before the bounds.
+struct ConvolutionAttributes {
+  int64_t kernel_h, kernel_w, stride_h, stride_w, top, left, dilation_h, dilation_w, groups;
+  double low, high;  ///< bounds of outputs: a ReLU has 0 and infinity
+};
+
+/// x: (n, h, w, c), y: (n, oh, ow, c). Averages divide by the elements of the image in a window,
+/// or, with count_padding, by all that it covers, but for what lies beyond padding of as many rows
+/// and columns behind the image as before it.
+struct PoolAttributes {
+  int64_t kernel_h, kernel_w, stride_h, stride_w, top, left, dilation_h, dilation_w;
+  int64_t count_padding;
+};
+
+enum class UnaryFormula : int64_t {
+  clip,  ///< to [a, b]
+  sigmoid,
+  silu,
+  tanh,
+  gelu,
+  gelu_tanh,
+  exp,
+  log,
+  sqrt,
+  reciprocal,
+  neg,
+  abs,
+  leaky_relu,  ///< of slope a
+  elu,
+  softplus,
+  erf,
+};
+inline constexpr int64_t kUnaryFormulas = 16;
+struct UnaryAttributes {
+  UnaryFormula formula;
+  double a, b;
+};
+
+enum class BinaryFormula : int64_t { add, sub, mul, div, max, min };
+inline constexpr int64_t kBinaryFormulas = 6;
+/// Operands broadcast as in NumPy.
+struct BinaryAttributes {
+  BinaryFormula formula;
+  double low, high;
+};
+
+/// Along the last axis.
+struct SoftmaxAttributes {
+  int64_t logarithm;
+};
+
+/// Over the last axes, as many as the weight has; bias as the weight.
+struct LayerNormAttributes {
+  double epsilon;
+};
+
+/// y[begin_y + i * strides_y] = x[begin_x + i * strides_x] for all i < sizes.
+struct CopyAttributes {
+  int64_t sizes[kMaxRank], strides_x[kMaxRank], strides_y[kMaxRank];
+  int64_t begin_x, begin_y;
+};
+
+/// a: (.., m, k), b: (.., k, n), y: (.., m, n); leading axes broadcast.
+struct MatmulAttributes {
+  int64_t reserved;
+};
+
+/// y[i, j, k] = x[i, index[j], k]: x (outer, size, inner), index any number of i64.
+struct GatherAttributes {
+  int64_t axis;
+};
+
+}  // namespace brim::rt

@@ -1,0 +1,166 @@
+// Blocks of pixels become rows of all that they read, unless a pixel reads one; rows times panels
+// of weights are the sums. The order in which a sum is added up depends on nothing but its depth.
+#include "rt/kernels/convolution.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "rt/kernels/convolution.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "rt/kernels/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::rt::HWY_NAMESPACE {
+namespace {
+
+constexpr int64_t kDepth = 256;  // of weights that pass the rows of a block while in the cache
+
+HWY_INLINE void copy(const float* HWY_RESTRICT from, int64_t count, float* HWY_RESTRICT to) {
+  const TagF d;
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+  for (; i < count; ++i) to[i] = from[i];
+}
+
+HWY_INLINE void zero(float* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = 0;
+}
+
+/// What pixels [begin, end) of a group read, as rows of depth().
+void gather(const Convolution& k, int64_t group, int64_t begin, int64_t end, float* to) {
+  const ConvolutionAttributes& a = k.a;
+  const int64_t inputs = k.inputs();
+  const bool by_rows = a.groups == 1 && a.dilation_w == 1;
+  const int64_t segments = by_rows ? 1 : a.kernel_w, taps = by_rows ? a.kernel_w : 1;
+  int64_t column = begin % k.ow, row = begin / k.ow % k.oh, image = begin / (k.ow * k.oh);
+  for (int64_t p = begin; p < end; ++p) {
+    const int64_t x0 = column * a.stride_w - a.left;
+    for (int64_t ky = 0; ky < a.kernel_h; ++ky) {
+      const int64_t y = row * a.stride_h - a.top + ky * a.dilation_h;
+      const float* const line = k.x + ((image * k.h + y) * k.w) * k.c + group * inputs;
+      for (int64_t s = 0; s < segments; ++s, to += taps * inputs) {
+        const int64_t x = x0 + s * a.dilation_w;
+        const int64_t low = std::clamp<int64_t>(-x, 0, taps);
+        const int64_t high = std::clamp<int64_t>(k.w - x, low, taps);
+        if (y < 0 || y >= k.h || low == high) {
+          zero(to, taps * inputs);
+          continue;
+        }
+        zero(to, low * inputs);
+        copy(line + (x + low) * k.c, (high - low) * inputs, to + low * inputs);
+        zero(to + high * inputs, (taps - high) * inputs);
+      }
+    }
+    if (++column < k.ow) continue;
+    column = 0;
+    if (++row < k.oh) continue;
+    row = 0;
+    ++image;
+  }
+}
+
+/// Products of `rows` rows and P panels from `panel` on, for the pixels from `first` on. `sums` has
+/// room for the rows' sums.
+template <int P>
+void product(const Convolution& k, int64_t group, int64_t panel, int64_t first, int64_t rows,
+             Left x, float* sums) {
+  const int64_t depth = k.depth(), outputs = k.outputs(), at = panel * kPanel;
+  const int64_t all = group * panels_of(outputs) + panel;
+  const float* const weights = k.weights + all * depth * kPanel;
+  const float* const bias = k.bias ? k.bias + all * kPanel : nullptr;
+  const int64_t y_at = first * k.o + group * outputs + at;
+  const int64_t step = rows > kTileRows ? kDepth : depth;
+  for (int64_t p = 0; p == 0 || p < depth; p += step) {
+    const int64_t part = std::min(step, depth - p);
+    const Right w{weights + p * kPanel, depth * kPanel};
+    for_row_tiles(rows, [&](auto tile_rows, int64_t r) HWY_ATTR {
+      Tile<decltype(tile_rows)::value, P> tile;
+      float* const partial = sums + r * P * kPanel;
+      if (p == 0)
+        tile.load(bias, 0);
+      else
+        tile.load(partial, P * kPanel);
+      tile.add_products(part, {x.data + r * x.row + p, x.row}, w);
+      if (p + step < depth) return tile.store(partial, P * kPanel);
+      const int64_t to = y_at + r * k.o;
+      tile.finish({k.y + to, k.o, k.residual ? k.residual + to : nullptr, outputs - at,
+                   static_cast<float>(k.a.low), static_cast<float>(k.a.high)});
+    });
+  }
+}
+
+/// Panels [begin, end) of a group for a block of pixels.
+void products(const Convolution& k, int64_t group, int64_t begin, int64_t end, int64_t first,
+              int64_t rows, Left x, float* sums) {
+  int64_t q = begin;
+  if (rows == 1)
+    for (; q + kTall <= end; q += kTall) product<kTall>(k, group, q, first, rows, x, sums);
+  for (; q + kWide <= end; q += kWide) product<kWide>(k, group, q, first, rows, x, sums);
+  if constexpr (kWide > 2)
+    for (; q + 2 <= end; q += 2) product<2>(k, group, q, first, rows, x, sums);
+  for (; q < end; ++q) product<1>(k, group, q, first, rows, x, sums);
+}
+
+/// The rows of a block: gathered in `room`, or x itself.
+Left rows_of(const Convolution& k, int64_t group, int64_t first, int64_t last, float* room) {
+  if (k.is_product()) return {k.x + first * k.c + group * k.inputs(), k.c};
+  gather(k, group, first, last, room);
+  return {room, k.depth()};
+}
+
+void run_convolution(const Convolution& k, const ConvolutionPlan& plan, const Threads& threads,
+                     float* scratch) {
+  const int64_t panels = panels_of(k.outputs());
+  if (plan.by_panels) {
+    float* const rows = scratch + threads.count() * plan.sums;
+    for (int64_t group = 0; group < k.a.groups; ++group) {
+      if (!k.is_product())
+        parallel_parts(threads, k.pixels(), plan.gather_grain,
+                       [&](int64_t, int64_t begin, int64_t end) {
+                         gather(k, group, begin, end, rows + begin * k.depth());
+                       });
+      const Left x = k.is_product() ? Left{k.x + group * k.inputs(), k.c} : Left{rows, k.depth()};
+      parallel_parts(threads, panels, plan.grain, [&](int64_t part, int64_t begin, int64_t end) {
+        for (int64_t first = 0; first < k.pixels(); first += plan.block)
+          products(k, group, begin, end, first, std::min(plan.block, k.pixels() - first),
+                   {x.data + first * x.row, x.row}, scratch + part * plan.sums);
+      });
+    }
+    return;
+  }
+  const int64_t blocks = (k.pixels() + plan.block - 1) / plan.block;
+  const int64_t room = plan.sums + (k.is_product() ? 0 : plan.block * k.depth());
+  parallel_parts(threads, blocks, plan.grain, [&](int64_t part, int64_t begin, int64_t end) {
+    float *const sums = scratch + part * room, *const gathered = sums + plan.sums;
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t first = b * plan.block, last = std::min(first + plan.block, k.pixels());
+      for (int64_t group = 0; group < k.a.groups; ++group)
+        products(k, group, 0, panels, first, last - first,
+                 rows_of(k, group, first, last, gathered), sums);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace brim::rt::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace brim::rt {
+
+BRIM_RT_ISA_TABLE(run_convolution);
+
+size_t convolution_scratch(const Convolution& conv, int threads) {
+  return static_cast<size_t>(ConvolutionPlan(conv, threads).scratch) * sizeof(float);
+}
+
+void convolve(Isa isa, const Convolution& conv, const Threads& threads, float* scratch) {
+  if (conv.pixels() > 0 && conv.o > 0)
+    run_convolution_table.of(isa)(conv, ConvolutionPlan(conv, threads.count()), threads, scratch);
+}
+
+}  // namespace brim::rt
+#endif

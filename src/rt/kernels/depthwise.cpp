@@ -1,0 +1,151 @@
+// Each channel has a kernel of its own; vectors hold neighbouring channels.
+#include "rt/kernels/convolution.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "rt/kernels/depthwise.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "rt/kernels/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::rt::HWY_NAMESPACE {
+namespace {
+
+/// The taps of one axis that lie in the image: [first, last).
+struct Taps {
+  int64_t first, last;
+  Taps(int64_t at, int64_t size, int64_t kernel, int64_t dilation)
+      : first(at >= 0 ? 0 : std::min(kernel, (-at + dilation - 1) / dilation)),
+        last(at >= size ? first
+                        : std::max(first, std::min(kernel, (size - at + dilation - 1) / dilation))) {
+  }
+};
+
+/// One vector of channels of one pixel; with kPart only the first `count`.
+template <bool kPart>
+HWY_INLINE void pixel(const Convolution& k, const float* line, const Taps& rows,
+                      const Taps& columns, int64_t c, int64_t count, const float* residual,
+                      float* y) {
+  const TagF d;
+  const ConvolutionAttributes& a = k.a;
+  HWY_ALIGN float room[kPanel];
+  const auto load = [&](const float* from) HWY_ATTR {
+    if constexpr (!kPart) return hn::LoadU(d, from);
+    for (int64_t i = 0; i < kLanes; ++i) room[i] = i < count ? from[i] : 0;
+    return hn::Load(d, room);
+  };
+  VecF sum = k.bias ? load(k.bias + c) : hn::Zero(d);
+  for (int64_t ky = rows.first; ky < rows.last; ++ky)
+    for (int64_t kx = columns.first; kx < columns.last; ++kx)
+      sum = hn::MulAdd(load(line + (ky * a.dilation_h * k.w + kx * a.dilation_w) * k.c + c),
+                       load(k.weights + (ky * a.kernel_w + kx) * k.c + c), sum);
+  if (residual) sum = hn::Add(sum, load(residual + c));
+  sum = clip(sum, static_cast<float>(a.low), static_cast<float>(a.high));
+  if constexpr (!kPart) {
+    hn::StoreU(sum, d, y + c);
+  } else {
+    hn::Store(sum, d, room);
+    for (int64_t i = 0; i < count; ++i) y[c + i] = room[i];
+  }
+}
+
+/// Columns [begin, end) of a row, whose windows of 3 x 3 lie in the image; `line` is the first
+/// one's. Weights stay in registers.
+template <int kStride>
+HWY_INLINE void inner_3x3(const Convolution& k, const float* line, int64_t begin, int64_t end,
+                          int64_t c, const float* residual, float* y) {
+  const TagF d;
+  VecF w[9];
+  for (int t = 0; t < 9; ++t) w[t] = hn::LoadU(d, k.weights + t * k.c + c);
+  const VecF bias = k.bias ? hn::LoadU(d, k.bias + c) : hn::Zero(d);
+  const float low = static_cast<float>(k.a.low), high = static_cast<float>(k.a.high);
+  const int64_t row = k.w * k.c;
+  const float* x = line + c;
+  for (int64_t column = begin; column < end; ++column, x += kStride * k.c) {
+    VecF a = bias, b = hn::Zero(d), e = hn::Zero(d);
+    for (int t = 0; t < 3; ++t) {
+      a = hn::MulAdd(hn::LoadU(d, x + t * k.c), w[t], a);
+      b = hn::MulAdd(hn::LoadU(d, x + row + t * k.c), w[3 + t], b);
+      e = hn::MulAdd(hn::LoadU(d, x + 2 * row + t * k.c), w[6 + t], e);
+    }
+    VecF sum = hn::Add(hn::Add(a, b), e);
+    if (residual) sum = hn::Add(sum, hn::LoadU(d, residual + column * k.c + c));
+    hn::StoreU(clip(sum, low, high), d, y + column * k.c + c);
+  }
+}
+
+void depthwise_row(const Convolution& k, int64_t image, int64_t row) {
+  const ConvolutionAttributes& a = k.a;
+  const int64_t top = row * a.stride_h - a.top;
+  const Taps rows(top, k.h, a.kernel_h, a.dilation_h);
+  const int64_t at = (image * k.oh + row) * k.ow * k.c;
+  float* const y = k.y + at;
+  const float* const residual = k.residual ? k.residual + at : nullptr;
+  const float* const line = k.x + (image * k.h + top) * k.w * k.c;
+  const bool is_plain = a.kernel_h == 3 && a.kernel_w == 3 && a.dilation_h == 1 &&
+                        a.dilation_w == 1 && rows.first == 0 && rows.last == 3 &&
+                        (a.stride_w == 1 || a.stride_w == 2);
+  // Columns whose windows need no look at the borders.
+  int64_t begin = k.ow, end = k.ow;
+  if (is_plain) {
+    begin = std::min(k.ow, (a.left + a.stride_w - 1) / a.stride_w);
+    end = k.w - 3 + a.left < 0
+              ? begin
+              : std::max(begin, std::min(k.ow, (k.w - 3 + a.left) / a.stride_w + 1));
+  }
+  const auto border = [&](int64_t from, int64_t to, int64_t c, int64_t count) HWY_ATTR {
+    for (int64_t column = from; column < to; ++column) {
+      const int64_t left = column * a.stride_w - a.left;
+      const Taps columns(left, k.w, a.kernel_w, a.dilation_w);
+      const float* const more = residual ? residual + column * k.c : nullptr;
+      if (count == kLanes)
+        pixel<false>(k, line + left * k.c, rows, columns, c, count, more, y + column * k.c);
+      else
+        pixel<true>(k, line + left * k.c, rows, columns, c, count, more, y + column * k.c);
+    }
+  };
+  for (int64_t c = 0; c < k.c; c += kLanes) {
+    const int64_t count = std::min<int64_t>(kLanes, k.c - c);
+    if (count < kLanes) {
+      border(0, k.ow, c, count);
+      continue;
+    }
+    border(0, begin, c, count);
+    if (begin < end) {
+      const float* const first = line + (begin * a.stride_w - a.left) * k.c;
+      if (a.stride_w == 1)
+        inner_3x3<1>(k, first, begin, end, c, residual, y);
+      else
+        inner_3x3<2>(k, first, begin, end, c, residual, y);
+    }
+    border(end, k.ow, c, count);
+  }
+}
+
+void run_depthwise(const Convolution& k, const Threads& threads) {
+  constexpr int64_t kWork = int64_t{1} << 15;
+  const int64_t work = k.ow * k.c * k.a.kernel_h * k.a.kernel_w;
+  parallel_parts(threads, k.n * k.oh, work > 0 ? (kWork + work - 1) / work : kWork,
+                 [&](int64_t, int64_t begin, int64_t end) {
+                   for (int64_t r = begin; r < end; ++r) depthwise_row(k, r / k.oh, r % k.oh);
+                 });
+}
+
+}  // namespace
+}  // namespace brim::rt::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace brim::rt {
+
+BRIM_RT_ISA_TABLE(run_depthwise);
+
+void convolve_depthwise(Isa isa, const Convolution& conv, const Threads& threads) {
+  if (conv.pixels() > 0 && conv.o > 0) run_depthwise_table.of(isa)(conv, threads);
+}
+
+}  // namespace brim::rt
+#endif

@@ -1,0 +1,122 @@
+// Vectors hold neighbouring channels.
+#include "rt/kernels/pool.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "rt/kernels/pool.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "rt/kernels/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::rt::HWY_NAMESPACE {
+namespace {
+
+/// Rows or columns of the image that a window has: first, first + dilation, .. before last.
+struct Span {
+  int64_t first, last;
+  int64_t covered;  // with the padding that counts
+  Span(int64_t at, int64_t size, int64_t kernel, int64_t dilation, int64_t padding) {
+    first = at >= 0 ? at : at + (-at + dilation - 1) / dilation * dilation;
+    const int64_t end = at + (kernel - 1) * dilation + 1;
+    last = std::min(size, end);
+    covered = std::min(end, size + padding) - at;
+  }
+  int64_t count(int64_t dilation) const {
+    return last > first ? (last - first + dilation - 1) / dilation : 0;
+  }
+};
+
+template <class Join, class End>
+void pool_rows(const Pooling& p, int64_t begin, int64_t end, float start, const Join& join,
+               const End& finish) {
+  const TagF d;
+  const PoolAttributes& a = p.a;
+  for (int64_t r = begin; r < end; ++r) {
+    const int64_t image = r / p.oh, row = r % p.oh;
+    const Span rows(row * a.stride_h - a.top, p.h, a.kernel_h, a.dilation_h, a.top);
+    for (int64_t column = 0; column < p.ow; ++column) {
+      const Span columns(column * a.stride_w - a.left, p.w, a.kernel_w, a.dilation_w, a.left);
+      const int64_t elements = a.count_padding ? rows.covered * columns.covered
+                                               : rows.count(a.dilation_h) * columns.count(a.dilation_w);
+      float* const y = p.y + (r * p.ow + column) * p.c;
+      for (int64_t c = 0; c < p.c; c += kLanes) {
+        const int64_t count = std::min<int64_t>(kLanes, p.c - c);
+        HWY_ALIGN float room[kPanel] = {};
+        VecF sum = hn::Set(d, start);
+        for (int64_t i = rows.first; i < rows.last; i += a.dilation_h) {
+          const float* x = p.x + ((image * p.h + i) * p.w + columns.first) * p.c + c;
+          for (int64_t j = columns.first; j < columns.last; j += a.dilation_w, x += a.dilation_w * p.c) {
+            if (count == kLanes) {
+              sum = join(sum, hn::LoadU(d, x));
+              continue;
+            }
+            for (int64_t k = 0; k < count; ++k) room[k] = x[k];
+            sum = join(sum, hn::Load(d, room));
+          }
+        }
+        sum = finish(sum, elements);
+        if (count == kLanes) {
+          hn::StoreU(sum, d, y + c);
+        } else {
+          hn::Store(sum, d, room);
+          for (int64_t k = 0; k < count; ++k) y[c + k] = room[k];
+        }
+      }
+    }
+  }
+}
+
+int64_t rows_worth_a_thread(const Pooling& p) {
+  constexpr int64_t kWork = int64_t{1} << 15;
+  const int64_t work = p.ow * p.c * p.a.kernel_h * p.a.kernel_w;
+  return work > 0 ? (kWork + work - 1) / work : kWork;
+}
+
+void run_max_pool(const Pooling& p, const Threads& threads) {
+  parallel_parts(threads, p.n * p.oh, rows_worth_a_thread(p),
+                 [&](int64_t, int64_t begin, int64_t end) {
+                   pool_rows(
+                       p, begin, end, -std::numeric_limits<float>::infinity(),
+                       [](VecF sum, VecF x) HWY_ATTR {
+                         // NaN wins, and stays.
+                         return hn::IfThenElse(hn::Or(hn::Gt(x, sum), hn::Ne(x, x)), x, sum);
+                       },
+                       [](VecF sum, int64_t) HWY_ATTR { return sum; });
+                 });
+}
+
+void run_average_pool(const Pooling& p, const Threads& threads) {
+  parallel_parts(threads, p.n * p.oh, rows_worth_a_thread(p),
+                 [&](int64_t, int64_t begin, int64_t end) {
+                   pool_rows(
+                       p, begin, end, 0,
+                       [](VecF sum, VecF x) HWY_ATTR { return hn::Add(sum, x); },
+                       [](VecF sum, int64_t elements) HWY_ATTR {
+                         return hn::Div(sum, hn::Set(TagF(), static_cast<float>(elements)));
+                       });
+                 });
+}
+
+}  // namespace
+}  // namespace brim::rt::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace brim::rt {
+
+BRIM_RT_ISA_TABLE(run_max_pool);
+BRIM_RT_ISA_TABLE(run_average_pool);
+
+void max_pool(Isa isa, const Pooling& pool, const Threads& threads) {
+  run_max_pool_table.of(isa)(pool, threads);
+}
+void average_pool(Isa isa, const Pooling& pool, const Threads& threads) {
+  run_average_pool_table.of(isa)(pool, threads);
+}
+
+}  // namespace brim::rt
+#endif

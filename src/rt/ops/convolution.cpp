@@ -1,0 +1,126 @@
+#include "rt/kernels/convolution.h"
+
+#include <initializer_list>
+
+#include "rt/step.h"
+
+namespace brim::rt {
+namespace {
+
+/// Sizes of windows are below it, so that no product of two of them overflows.
+constexpr int64_t kMaxWindow = int64_t{1} << 20;
+constexpr int64_t kMaxGathered = int64_t{1} << 44;
+
+bool is_between(int64_t x, int64_t low, int64_t high) { return x >= low && x <= high; }
+
+Convolution convolution_of(const Step& s) {
+  const Operand &x = s.in(0), &y = s.out(0);
+  return {.a = s.attributes<ConvolutionAttributes>(),
+          .n = x.dims[0],
+          .h = x.dims[1],
+          .w = x.dims[2],
+          .c = x.dims[3],
+          .oh = y.dims[1],
+          .ow = y.dims[2],
+          .o = y.dims[3],
+          .x = x.as<float>(),
+          .weights = s.in(1).as<float>(),
+          .bias = s.in_or_null<float>(2),
+          .residual = s.in_or_null<float>(3),
+          .y = y.as<float>()};
+}
+
+/// x, weights, bias, maybe a residual, and y; sizes of windows.
+bool has_operands(const Step& s) {
+  if (!s.has_attributes<ConvolutionAttributes>() || !is_between(s.inputs, 3, 4) || s.outputs != 1)
+    return false;
+  const Operand &x = s.in(0), &y = s.out(0);
+  for (int i = 1; i < 3; ++i)
+    if (s.in(i).dtype != DType::f32) return false;
+  if (!x.is_f32(4) || !y.is_f32(4) || x.dims[0] != y.dims[0]) return false;
+  if (s.inputs == 4) {
+    const Operand& residual = s.in(3);
+    if (!residual.is_f32(4)) return false;
+    for (int i = 0; i < 4; ++i)
+      if (residual.dims[i] != y.dims[i]) return false;
+  }
+  const auto a = s.attributes<ConvolutionAttributes>();
+  for (const int64_t size :
+       {a.kernel_h, a.kernel_w, a.stride_h, a.stride_w, a.dilation_h, a.dilation_w, a.groups})
+    if (!is_between(size, 1, kMaxWindow)) return false;
+  return is_between(a.top, 0, kMaxWindow) && is_between(a.left, 0, kMaxWindow) && x.dims[3] > 0 &&
+         x.dims[3] % a.groups == 0 && y.dims[3] % a.groups == 0;
+}
+
+bool is_product_of(int64_t count, std::initializer_list<int64_t> factors) {
+  int64_t n = 1;
+  for (const int64_t factor : factors)
+    if (__builtin_mul_overflow(n, factor, &n)) return false;
+  return n == count;
+}
+
+int check_convolution(const Step& s, const Failure& fail) {
+  if (!has_operands(s)) return does_not_fit(s, fail);
+  const Convolution k = convolution_of(s);
+  const int64_t panels = panels_of(k.outputs());
+  int64_t gathered;
+  if (!is_product_of(s.in(1).count(),
+                     {k.a.groups, panels, k.a.kernel_h, k.a.kernel_w, k.inputs(), kPanel}) ||
+      !is_product_of(s.in(2).count(), {k.a.groups, panels, kPanel}) ||
+      __builtin_mul_overflow(k.pixels(), k.depth(), &gathered) || gathered > kMaxGathered)
+    return does_not_fit(s, fail);
+  return BRIM_RT_OK;
+}
+
+int check_winograd(const Step& s, const Failure& fail) {
+  if (!has_operands(s)) return does_not_fit(s, fail);
+  const Convolution k = convolution_of(s);
+  const bool is_3x3 = k.a.kernel_h == 3 && k.a.kernel_w == 3 && k.a.stride_h == 1 &&
+                      k.a.stride_w == 1 && k.a.dilation_h == 1 && k.a.dilation_w == 1 &&
+                      k.a.groups == 1;
+  if (!is_3x3 || k.c % kPanel != 0 || k.o % kPanel != 0 ||
+      !is_product_of(s.in(1).count(), {36, k.o, k.c}) || s.in(2).count() != k.o ||
+      k.c > kMaxWindow)
+    return does_not_fit(s, fail);
+  return BRIM_RT_OK;
+}
+
+int check_depthwise(const Step& s, const Failure& fail) {
+  if (!has_operands(s)) return does_not_fit(s, fail);
+  const Convolution k = convolution_of(s);
+  if (k.c != k.o || k.a.groups != k.c || s.in(2).count() != k.c ||
+      !is_product_of(s.in(1).count(), {k.a.kernel_h, k.a.kernel_w, k.c}))
+    return does_not_fit(s, fail);
+  return BRIM_RT_OK;
+}
+
+size_t scratch_of_convolution(const Step& s, int threads) {
+  return convolution_scratch(convolution_of(s), threads);
+}
+size_t scratch_of_winograd(const Step& s, int threads) {
+  return winograd_scratch(convolution_of(s), threads);
+}
+
+int run_convolution(const Step& s, const Run& run, const Failure&) {
+  convolve(run.isa, convolution_of(s), run.threads, static_cast<float*>(run.scratch));
+  return BRIM_RT_OK;
+}
+int run_winograd(const Step& s, const Run& run, const Failure&) {
+  convolve_winograd(run.isa, convolution_of(s), run.threads, static_cast<float*>(run.scratch));
+  return BRIM_RT_OK;
+}
+int run_depthwise(const Step& s, const Run& run, const Failure&) {
+  convolve_depthwise(run.isa, convolution_of(s), run.threads);
+  return BRIM_RT_OK;
+}
+
+}  // namespace
+
+const Op kConvolutionOp = {OpCode::convolution, "convolution", &check_convolution,
+                           &scratch_of_convolution, &run_convolution};
+const Op kWinogradOp = {OpCode::winograd, "winograd", &check_winograd, &scratch_of_winograd,
+                        &run_winograd};
+const Op kDepthwiseOp = {OpCode::depthwise, "depthwise", &check_depthwise, nullptr,
+                         &run_depthwise};
+
+}  // namespace brim::rt

@@ -1,0 +1,347 @@
+#include "rt/session.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace brim::rt {
+namespace {
+
+constexpr int64_t kMaxElements = int64_t{1} << 42;
+
+int damaged(const Failure& fail, const char* what) {
+  return fail(BRIM_RT_DAMAGED, "the engine is damaged: %s; write it anew with brim export", what);
+}
+
+int core_count() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  const long count = sysconf(_SC_NPROCESSORS_ONLN);
+  return count > 0 ? static_cast<int>(count) : 1;
+}
+
+/// Where the parts of a session lie in its block.
+class Layout {
+ public:
+  template <class T>
+  size_t add(size_t count) {
+    const size_t at = bytes_;
+    size_t more;
+    if (__builtin_mul_overflow(count, sizeof(T), &more) ||
+        __builtin_add_overflow(bytes_, more + kAlignment - 1, &bytes_) || more > SIZE_MAX / 2)
+      overflows_ = true;
+    bytes_ = bytes_ / kAlignment * kAlignment;
+    return at;
+  }
+  size_t bytes() const { return bytes_; }
+  bool overflows() const { return overflows_; }
+
+ private:
+  size_t bytes_ = 0;
+  bool overflows_ = false;
+};
+
+/// Makes a session out of a program, step by step; what is wrong is the file's fault.
+class Builder {
+ public:
+  Builder(const brim_rt_model& model, const ProgramRecord& program, const Failure& fail)
+      : model_(model), program_(program), fail_(fail) {}
+
+  int fill_values(brim_rt_session& s) const {
+    const auto* const records = model_.table<ValueRecord>(program_.values);
+    for (uint64_t i = 0; i < program_.values.count; ++i) {
+      const ValueRecord& r = records[i];
+      Operand& v = *new (&s.values[i]) Operand;
+      if (static_cast<int>(r.dtype) >= kDTypes || r.rank > kMaxRank)
+        return damaged(fail_, "a value's type is unknown");
+      v.dtype = r.dtype;
+      v.rank = r.rank;
+      int64_t count = 1;
+      for (int d = 0; d < v.rank; ++d) {
+        if (r.dims[d] < 1 || __builtin_mul_overflow(count, r.dims[d], &count) ||
+            count > kMaxElements)
+          return damaged(fail_, "a value's size is out of range");
+        v.dims[d] = r.dims[d];
+      }
+      const size_t bytes = v.bytes();
+      const size_t room = r.place == Place::weights ? model_.header().weights.count
+                                                    : static_cast<size_t>(program_.arena_bytes);
+      switch (r.place) {
+        case Place::weights:
+        case Place::arena:
+          if (r.at % kAlignment != 0 || r.at > room || bytes > room - r.at)
+            return damaged(fail_, "a value lies beyond its memory");
+          v.data = r.place == Place::arena
+                       ? s.arena + r.at
+                       : const_cast<char*>(model_.data) + model_.header().weights.at + r.at;
+          break;
+        case Place::input:
+          if (r.at >= program_.inputs.count) return damaged(fail_, "a value is of no input");
+          break;
+        case Place::output:
+          if (r.at >= program_.outputs.count) return damaged(fail_, "a value is of no output");
+          break;
+        default:
+          return damaged(fail_, "a value is nowhere");
+      }
+    }
+    return BRIM_RT_OK;
+  }
+
+  int fill_ports(brim_rt_session& s) const {
+    s.inputs = static_cast<int>(program_.inputs.count);
+    s.outputs = static_cast<int>(program_.outputs.count);
+    for (int i = 0; i < s.inputs + s.outputs; ++i) {
+      const bool is_input = i < s.inputs;
+      const int index = is_input ? i : i - s.inputs;
+      const PortRecord& r =
+          model_.table<PortRecord>(is_input ? program_.inputs : program_.outputs)[index];
+      if (r.name >= model_.header().text.count || r.value >= program_.values.count)
+        return damaged(fail_, "an input or output is of no value");
+      const ValueRecord& value = model_.table<ValueRecord>(program_.values)[r.value];
+      if (value.place != (is_input ? Place::input : Place::output) ||
+          value.at != static_cast<uint64_t>(index))
+        return damaged(fail_, "an input or output is of another value");
+      const Operand& v = s.values[r.value];
+      brim_rt_port& port = s.ports[i];
+      port = {};
+      port.name = model_.text(r.name);
+      port.dtype = static_cast<brim_rt_dtype>(v.dtype);
+      port.rank = v.rank;
+      std::copy_n(v.dims, v.rank, port.shape);
+      port.bytes = v.bytes();
+      if (v.rank < 1 || v.dims[0] % program_.batch != 0)
+        return damaged(fail_, "an input or output has no batch");
+      s.port_values[i] = r.value;
+    }
+    return check_views(s);
+  }
+
+  /// Values that are an input or output in another shape have its elements.
+  int check_views(const brim_rt_session& s) const {
+    const auto* const records = model_.table<ValueRecord>(program_.values);
+    for (uint64_t i = 0; i < program_.values.count; ++i) {
+      if (records[i].place != Place::input && records[i].place != Place::output) continue;
+      const int port = static_cast<int>(records[i].at) +
+                       (records[i].place == Place::output ? s.inputs : 0);
+      const Operand &v = s.values[i], &whole = s.values[s.port_values[port]];
+      if (v.dtype != whole.dtype || v.count() != whole.count())
+        return damaged(fail_, "a value is more than the input or output it is of");
+    }
+    return BRIM_RT_OK;
+  }
+
+  int fill_steps(brim_rt_session& s) const {
+    const auto* const records = model_.table<StepRecord>(program_.steps);
+    for (uint64_t i = 0; i < program_.steps.count; ++i) {
+      const StepRecord& r = records[i];
+      const Op* const op = find_op(r.op);
+      if (r.name >= model_.header().text.count) return damaged(fail_, "a step has no name");
+      if (!op)
+        return fail_(BRIM_RT_UNSUPPORTED,
+                     "%s: this runtime has no op number %u; take one that has all ops",
+                     model_.text(r.name), r.op);
+      const uint64_t ids = uint64_t{r.inputs} + r.outputs;
+      if (r.first_id > program_.ids.count || ids > program_.ids.count - r.first_id ||
+          r.first_word > program_.words.count || r.words > program_.words.count - r.first_word)
+        return damaged(fail_, "a step's operands lie beyond their table");
+      Step& step = *new (&s.steps[i]) Step;
+      step = {.op = op,
+              .name = model_.text(r.name),
+              .values = s.values,
+              .ids = model_.table<uint32_t>(program_.ids) + r.first_id,
+              .inputs = r.inputs,
+              .outputs = r.outputs,
+              .words = model_.table<int64_t>(program_.words) + r.first_word,
+              .word_count = static_cast<int>(r.words)};
+      const auto* const values = model_.table<ValueRecord>(program_.values);
+      for (uint64_t k = 0; k < ids; ++k) {
+        if (step.ids[k] >= program_.values.count) return damaged(fail_, "a step has no operand");
+        const Place place = values[step.ids[k]].place;
+        if (k >= r.inputs && (place == Place::weights || place == Place::input))
+          return damaged(fail_, "a step writes what is only read");
+      }
+      if (const int code = op->check(step, fail_)) return code;
+      if (op->scratch)
+        s.scratch_bytes = std::max(s.scratch_bytes, op->scratch(step, s.threads.count()));
+    }
+    return BRIM_RT_OK;
+  }
+
+ private:
+  const brim_rt_model& model_;
+  const ProgramRecord& program_;
+  const Failure& fail_;
+};
+
+int choose_isa(const char* name, Isa& isa, const Failure& fail) {
+  isa = best_isa();
+  if (!is_available(Isa::baseline))
+    return fail(BRIM_RT_UNSUPPORTED, "this runtime was compiled for instructions that the CPU lacks");
+  if (!name) return BRIM_RT_OK;
+  if (!parse_isa(name, isa))
+    return fail(BRIM_RT_INVALID_ARGUMENT,
+                "isa: '%s' is none of avx512, avx2, sse4, baseline", name);
+  if (!is_available(isa))
+    return fail(BRIM_RT_UNSUPPORTED, "isa: this CPU or this runtime lacks %s; the best is %s", name,
+                name_of(best_isa()));
+  return BRIM_RT_OK;
+}
+
+int create(brim_rt_model* model, const brim_rt_session_options& options,
+           brim_rt_session** session, const Failure& fail) {
+  const FileHeader& header = model->header();
+  const ProgramRecord* program = nullptr;
+  for (uint64_t i = 0; i < header.programs.count && !program; ++i) {
+    const ProgramRecord& p = model->program(static_cast<int64_t>(i));
+    if (options.batch == 0 || p.batch == options.batch) program = &p;
+  }
+  if (!program)
+    return fail(BRIM_RT_INVALID_ARGUMENT,
+                "the engine has no program for batches of %lld; its first is for %lld",
+                static_cast<long long>(options.batch),
+                static_cast<long long>(model->program(0).batch));
+  constexpr int kMaxThreads = 1024;
+  const int count = options.threads       ? options.threads->count
+                    : options.own_threads ? options.own_threads
+                                          : core_count();
+  if (count < 1 || count > kMaxThreads || (options.threads && !options.threads->run))
+    return fail(BRIM_RT_INVALID_ARGUMENT, "threads: %d are not between 1 and %d, or cannot run",
+                count, kMaxThreads);
+  Isa isa;
+  if (const int code = choose_isa(options.isa, isa, fail)) return code;
+
+  Layout layout;
+  const size_t ports = program->inputs.count + program->outputs.count;
+  layout.add<brim_rt_session>(1);
+  const size_t values = layout.add<Operand>(program->values.count);
+  const size_t steps = layout.add<Step>(program->steps.count);
+  const size_t port_room = layout.add<brim_rt_port>(ports);
+  const size_t port_values = layout.add<uint32_t>(ports);
+  const size_t arena = layout.add<char>(program->arena_bytes);
+  if (layout.overflows()) return damaged(fail, "its memory is out of range");
+  char* const block = static_cast<char*>(model->memory.take(layout.bytes()));
+  if (!block)
+    return fail(BRIM_RT_NO_MEMORY, "no memory for the session's %llu bytes",
+                static_cast<unsigned long long>(layout.bytes()));
+  auto* const s = new (block) brim_rt_session;
+  s->model = model;
+  s->program = program;
+  s->bytes = layout.bytes();
+  s->isa = isa;
+  s->values = reinterpret_cast<Operand*>(block + values);
+  s->steps = reinterpret_cast<Step*>(block + steps);
+  s->ports = reinterpret_cast<brim_rt_port*>(block + port_room);
+  s->port_values = reinterpret_cast<uint32_t*>(block + port_values);
+  s->arena = block + arena;
+  const auto give_up = [&](int code) {
+    brim_rt_session_close(s);
+    return code;
+  };
+  if (options.threads)
+    s->threads.borrow(*options.threads);
+  else if (!s->threads.start(count, model->memory))
+    return give_up(fail(BRIM_RT_NO_THREAD, "the system starts no %d threads", count));
+  const Builder builder(*model, *program, fail);
+  if (const int code = builder.fill_values(*s)) return give_up(code);
+  if (const int code = builder.fill_ports(*s)) return give_up(code);
+  if (const int code = builder.fill_steps(*s)) return give_up(code);
+  if (s->scratch_bytes > 0) {
+    s->scratch = model->memory.take(s->scratch_bytes);
+    if (!s->scratch) {
+      const size_t wanted = std::exchange(s->scratch_bytes, 0);
+      return give_up(fail(BRIM_RT_NO_MEMORY, "no memory for %llu bytes of scratch",
+                          static_cast<unsigned long long>(wanted)));
+    }
+  }
+  *session = s;
+  return BRIM_RT_OK;
+}
+
+}  // namespace
+}  // namespace brim::rt
+
+using brim::rt::Failure;
+using brim::rt::Operand;
+
+int brim_rt_session_create(brim_rt_model* model, const brim_rt_session_options* options,
+                           brim_rt_session** session, brim_rt_error* error) {
+  const Failure fail(error);
+  if (!model || !session)
+    return fail(BRIM_RT_INVALID_ARGUMENT, "brim_rt_session_create: a null pointer");
+  *session = nullptr;
+  return brim::rt::create(model, options ? *options : brim_rt_session_options{}, session, fail);
+}
+
+void brim_rt_session_close(brim_rt_session* session) {
+  if (!session) return;
+  const brim::rt::Memory memory = session->model->memory;
+  memory.give_back(session->scratch, session->scratch_bytes);
+  const size_t bytes = session->bytes;
+  session->~brim_rt_session();
+  memory.give_back(session, bytes);
+}
+
+int brim_rt_run(brim_rt_session* session, const void* const* inputs, void* const* outputs,
+                brim_rt_error* error) {
+  const Failure fail(error);
+  if (!session || (!inputs && session->inputs > 0) || (!outputs && session->outputs > 0))
+    return fail(BRIM_RT_INVALID_ARGUMENT, "brim_rt_run: a null pointer");
+  for (int i = 0; i < session->inputs + session->outputs; ++i) {
+    const bool is_input = i < session->inputs;
+    const void* const data = is_input ? inputs[i] : outputs[i - session->inputs];
+    if (!data)
+      return fail(BRIM_RT_INVALID_ARGUMENT, "brim_rt_run: no elements of %s",
+                  session->ports[i].name);
+  }
+  const auto* const records = session->model->table<brim::rt::ValueRecord>(session->program->values);
+  for (uint64_t i = 0; i < session->program->values.count; ++i) {
+    if (records[i].place == brim::rt::Place::input)
+      session->values[i].data = static_cast<char*>(const_cast<void*>(inputs[records[i].at]));
+    else if (records[i].place == brim::rt::Place::output)
+      session->values[i].data = static_cast<char*>(outputs[records[i].at]);
+  }
+  const brim::rt::Run run{session->isa, session->threads, session->scratch};
+  for (uint64_t i = 0; i < session->program->steps.count; ++i) {
+    if (session->is_cancelled.exchange(false, std::memory_order_relaxed))
+      return fail(BRIM_RT_CANCELLED, "the run was cancelled");
+    const brim::rt::Step& step = session->steps[i];
+    if (const int code = step.op->run(step, run, fail)) return code;
+  }
+  return BRIM_RT_OK;
+}
+
+void brim_rt_cancel(brim_rt_session* session) {
+  if (session) session->is_cancelled.store(true, std::memory_order_relaxed);
+}
+
+const brim_rt_port* brim_rt_input(const brim_rt_session* session, int index) {
+  return session && index >= 0 && index < session->inputs ? &session->ports[index] : nullptr;
+}
+
+const brim_rt_port* brim_rt_output(const brim_rt_session* session, int index) {
+  return session && index >= 0 && index < session->outputs
+             ? &session->ports[session->inputs + index]
+             : nullptr;
+}
+
+size_t brim_rt_memory(const brim_rt_session* session) {
+  return session ? session->bytes + session->scratch_bytes : 0;
+}
+
+const char* brim_rt_isa(const brim_rt_session* session) {
+  return session ? brim::rt::name_of(session->isa) : nullptr;
+}
+
+const char* brim_rt_step(const brim_rt_session* session, int index) {
+  if (!session || index < 0 ||
+      static_cast<uint64_t>(index) >= session->program->steps.count)
+    return nullptr;
+  return session->steps[index].name;
+}

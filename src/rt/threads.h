@@ -1,0 +1,59 @@
+// The threads of a session: its own, or those of the program.
+#pragma once
+
+#include <cstdint>
+
+#include <brim_rt.h>
+
+#include "rt/memory.h"
+
+namespace brim::rt {
+
+class OwnThreads;
+
+class Threads {
+ public:
+  Threads() = default;
+  ~Threads() { stop(); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+  /// A thread less than `count` is started: the caller works, too. False where one does not start.
+  bool start(int count, const Memory& memory);
+  void borrow(const brim_rt_threads& threads) { lent_ = threads; }
+  void stop();
+
+  int count() const { return lent_.count; }
+  /// Calls body(context, part) for each part, on any of the threads.
+  void run(int64_t parts, void (*body)(void* context, int64_t part), void* context) const {
+    if (parts > 1 && lent_.count > 1) return lent_.run(lent_.user, parts, body, context);
+    for (int64_t part = 0; part < parts; ++part) body(context, part);
+  }
+
+ private:
+  brim_rt_threads lent_{1, nullptr, nullptr};
+  OwnThreads* own_ = nullptr;
+  Memory memory_;
+};
+
+/// Calls body(part, begin, end) on parts that cover [0, n), as many as there are threads at most,
+/// or `more` times as many; each has at least `grain`. Parts are numbered, for scratch memory.
+template <class Body>
+void parallel_parts(const Threads& threads, int64_t n, int64_t grain, const Body& body) {
+  const int64_t all = grain > 1 ? n / grain : n;
+  const int64_t parts = all < 1 ? 1 : all < threads.count() ? all : threads.count();
+  if (parts == 1) return body(int64_t{0}, int64_t{0}, n);
+  struct Job {
+    const Body& body;
+    int64_t n, parts;
+  } job{body, n, parts};
+  threads.run(
+      parts,
+      [](void* context, int64_t part) {
+        const Job& j = *static_cast<const Job*>(context);
+        j.body(part, j.n * part / j.parts, j.n * (part + 1) / j.parts);
+      },
+      &job);
+}
+
+}  // namespace brim::rt
