@@ -25,9 +25,7 @@ constexpr bool is_compiled(Isa isa) {
 }
 
 #if defined(__x86_64__)
-bool has_sse4() {
-  return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
-}
+bool has_sse4() { return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt"); }
 bool has_avx2() {
   return has_sse4() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
          __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
@@ -40,7 +38,7 @@ bool has_avx512() {
 bool cpu_has(Isa isa) {
   switch (isa) {
     case Isa::baseline:
-      return HWY_STATIC_TARGET == HWY_AVX3 ? has_avx512()
+      return HWY_STATIC_TARGET == HWY_AVX3   ? has_avx512()
              : HWY_STATIC_TARGET == HWY_AVX2 ? has_avx2()
              : HWY_STATIC_TARGET == HWY_SSE4 ? has_sse4()
                                              : true;

@@ -30,7 +30,7 @@ struct IsaTable {
 
 /// The functions of that name in the namespaces of instruction sets, as a table; where a file is
 /// compiled once (HWY_ONCE).
-#define BRIM_RT_ISA_TABLE(function)                                                            \
-  constexpr IsaTable<decltype(&HWY_STATIC_DISPATCH(function))> function##_table = {            \
-      {HWY_CHOOSE_FALLBACK(function), HWY_CHOOSE_SSE4(function), HWY_CHOOSE_AVX2(function),    \
+#define BRIM_RT_ISA_TABLE(function)                                                         \
+  constexpr IsaTable<decltype(&HWY_STATIC_DISPATCH(function))> function##_table = {         \
+      {HWY_CHOOSE_FALLBACK(function), HWY_CHOOSE_SSE4(function), HWY_CHOOSE_AVX2(function), \
        HWY_CHOOSE_AVX3(function)}}

@@ -26,7 +26,8 @@ class Memory {
  private:
   static void* allocate(void*, size_t bytes, size_t alignment) {
     const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-    return rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded > 0 ? rounded : alignment);
+    return rounded < bytes ? nullptr
+                           : std::aligned_alloc(alignment, rounded > 0 ? rounded : alignment);
   }
   static void release(void*, void* memory, size_t) { std::free(memory); }
 

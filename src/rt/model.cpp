@@ -95,7 +95,8 @@ int make_model(const void* data, size_t bytes, bool is_mapped, const brim_rt_all
     if (is_mapped) munmap(const_cast<void*>(data), bytes);
     return fail(BRIM_RT_NO_MEMORY, "no memory for a model");
   }
-  auto* const made = new (room) brim_rt_model{memory, static_cast<const char*>(data), bytes, is_mapped};
+  auto* const made =
+      new (room) brim_rt_model{memory, static_cast<const char*>(data), bytes, is_mapped};
   if (const int code = brim::rt::check_model(*made, fail)) {
     brim_rt_close(made);
     return code;
@@ -111,7 +112,8 @@ int brim_rt_open(const char* path, const brim_rt_allocator* allocator, brim_rt_m
   const Failure fail(error);
   if (!path || !model) return fail(BRIM_RT_INVALID_ARGUMENT, "brim_rt_open: a null pointer");
   *model = nullptr;
-  const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused, not waited for
+  const int file =
+      open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused, not waited for
   if (file < 0) return fail(BRIM_RT_FILE, "%s: %s", path, std::strerror(errno));
   struct stat status;
   const bool is_file = fstat(file, &status) == 0 && S_ISREG(status.st_mode);
@@ -134,7 +136,8 @@ int brim_rt_open_memory(const void* data, size_t bytes, const brim_rt_allocator*
   if (!data || !model) return fail(BRIM_RT_INVALID_ARGUMENT, "brim_rt_open_memory: a null pointer");
   *model = nullptr;
   if (reinterpret_cast<uintptr_t>(data) % brim::rt::kAlignment != 0)
-    return fail(BRIM_RT_INVALID_ARGUMENT, "brim_rt_open_memory: the file is not aligned to 64 bytes");
+    return fail(BRIM_RT_INVALID_ARGUMENT,
+                "brim_rt_open_memory: the file is not aligned to 64 bytes");
   return make_model(data, bytes, false, allocator, model, fail);
 }
 

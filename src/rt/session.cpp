@@ -128,8 +128,8 @@ class Builder {
     const auto* const records = model_.table<ValueRecord>(program_.values);
     for (uint64_t i = 0; i < program_.values.count; ++i) {
       if (records[i].place != Place::input && records[i].place != Place::output) continue;
-      const int port = static_cast<int>(records[i].at) +
-                       (records[i].place == Place::output ? s.inputs : 0);
+      const int port =
+          static_cast<int>(records[i].at) + (records[i].place == Place::output ? s.inputs : 0);
       const Operand &v = s.values[i], &whole = s.values[s.port_values[port]];
       if (v.dtype != whole.dtype || v.count() != whole.count())
         return damaged(fail_, "a value is more than the input or output it is of");
@@ -183,19 +183,20 @@ class Builder {
 int choose_isa(const char* name, Isa& isa, const Failure& fail) {
   isa = best_isa();
   if (!is_available(Isa::baseline))
-    return fail(BRIM_RT_UNSUPPORTED, "this runtime was compiled for instructions that the CPU lacks");
+    return fail(BRIM_RT_UNSUPPORTED,
+                "this runtime was compiled for instructions that the CPU lacks");
   if (!name) return BRIM_RT_OK;
   if (!parse_isa(name, isa))
-    return fail(BRIM_RT_INVALID_ARGUMENT,
-                "isa: '%s' is none of avx512, avx2, sse4, baseline", name);
+    return fail(BRIM_RT_INVALID_ARGUMENT, "isa: '%s' is none of avx512, avx2, sse4, baseline",
+                name);
   if (!is_available(isa))
     return fail(BRIM_RT_UNSUPPORTED, "isa: this CPU or this runtime lacks %s; the best is %s", name,
                 name_of(best_isa()));
   return BRIM_RT_OK;
 }
 
-int create(brim_rt_model* model, const brim_rt_session_options& options,
-           brim_rt_session** session, const Failure& fail) {
+int create(brim_rt_model* model, const brim_rt_session_options& options, brim_rt_session** session,
+           const Failure& fail) {
   const FileHeader& header = model->header();
   const ProgramRecord* program = nullptr;
   for (uint64_t i = 0; i < header.programs.count && !program; ++i) {
@@ -300,7 +301,8 @@ int brim_rt_run(brim_rt_session* session, const void* const* inputs, void* const
       return fail(BRIM_RT_INVALID_ARGUMENT, "brim_rt_run: no elements of %s",
                   session->ports[i].name);
   }
-  const auto* const records = session->model->table<brim::rt::ValueRecord>(session->program->values);
+  const auto* const records =
+      session->model->table<brim::rt::ValueRecord>(session->program->values);
   for (uint64_t i = 0; i < session->program->values.count; ++i) {
     if (records[i].place == brim::rt::Place::input)
       session->values[i].data = static_cast<char*>(const_cast<void*>(inputs[records[i].at]));
@@ -340,8 +342,7 @@ const char* brim_rt_isa(const brim_rt_session* session) {
 }
 
 const char* brim_rt_step(const brim_rt_session* session, int index) {
-  if (!session || index < 0 ||
-      static_cast<uint64_t>(index) >= session->program->steps.count)
+  if (!session || index < 0 || static_cast<uint64_t>(index) >= session->program->steps.count)
     return nullptr;
   return session->steps[index].name;
 }

@@ -84,7 +84,8 @@ class OwnThreads {
   /// Others have yet to end what they do, which is short unless they lost their core.
   template <class Condition>
   static void wait_until(const Condition& holds) {
-    for (int spins = 0; !holds(); ++spins) spins < kSpins ? pause() : static_cast<void>(sched_yield());
+    for (int spins = 0; !holds(); ++spins)
+      spins < kSpins ? pause() : static_cast<void>(sched_yield());
   }
 
   void work_until_stopped() {

@@ -49,10 +49,10 @@ int brim_rt_verify(brim_rt_session* session, double* worst, brim_rt_error* error
   size_t bytes = static_cast<size_t>(ports) * sizeof(void*);
   for (int i = 0; i < ports && fits; ++i) {
     const size_t row = session->ports[i].bytes / static_cast<size_t>(batch);
-    fits = row > 0 && proofs[i].bytes % row == 0 &&
-           proofs[i].bytes / row == static_cast<uint64_t>(samples) &&
-           !__builtin_add_overflow(bytes, session->ports[i].bytes + 2 * brim::rt::kAlignment,
-                                   &bytes);
+    fits =
+        row > 0 && proofs[i].bytes % row == 0 &&
+        proofs[i].bytes / row == static_cast<uint64_t>(samples) &&
+        !__builtin_add_overflow(bytes, session->ports[i].bytes + 2 * brim::rt::kAlignment, &bytes);
   }
   if (!fits) return fail(BRIM_RT_DAMAGED, "the engine's samples do not fit its inputs and outputs");
   char* const block = static_cast<char*>(model.memory.take(bytes));
@@ -78,16 +78,17 @@ int brim_rt_verify(brim_rt_session* session, double* worst, brim_rt_error* error
       const char* const expected =
           model.data + proofs[i].at + static_cast<size_t>(b % samples) * row;
       if (port.dtype == BRIM_RT_F32)
-        all = std::max(all, difference(reinterpret_cast<const float*>(found),
-                                       reinterpret_cast<const float*>(expected),
-                                       row / sizeof(float)));
+        all = std::max(all,
+                       difference(reinterpret_cast<const float*>(found),
+                                  reinterpret_cast<const float*>(expected), row / sizeof(float)));
       else if (std::memcmp(found, expected, row) != 0)
         all = HUGE_VAL;
     }
     if (!(all <= header.tolerance))
-      code = fail(BRIM_RT_NOT_EQUAL,
-                  "%s differs by %.3g of its largest value from what brim computed; %.3g is allowed",
-                  port.name, all, header.tolerance);
+      code =
+          fail(BRIM_RT_NOT_EQUAL,
+               "%s differs by %.3g of its largest value from what brim computed; %.3g is allowed",
+               port.name, all, header.tolerance);
   }
   model.memory.give_back(block, bytes);
   if (worst) *worst = all;

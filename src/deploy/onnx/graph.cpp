@@ -139,7 +139,8 @@ void OnnxGraph::output(const std::string& name, const Value& value) {
                     .name = unique("Identity"),
                     .inputs = {is_new ? value.name : known->second},
                     .outputs = {name},
-                    .attributes = {}});
+                    .attributes = {},
+                    .made = {{value.shape, value.dtype}}});
 }
 
 Value OnnxGraph::add(std::string_view op, const std::vector<Value>& inputs, Output output,
@@ -154,7 +155,8 @@ std::vector<Value> OnnxGraph::add_many(std::string_view op, const std::vector<Va
             .name = {},
             .inputs = {},
             .outputs = {},
-            .attributes = std::move(attributes)};
+            .attributes = std::move(attributes),
+            .made = outputs};
   node.name = unique(scope_.empty() ? node.op : scope_ + "/" + node.op);
   for (const Value& input : inputs) node.inputs.push_back(input.name);
   while (!node.inputs.empty() && node.inputs.back().empty()) node.inputs.pop_back();

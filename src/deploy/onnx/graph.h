@@ -34,14 +34,28 @@ struct Attribute {
   std::variant<int64_t, float, std::string, std::vector<int64_t>, Tensor> value;
 };
 
+/// What a node puts out.
+struct Output {
+  Extents shape;
+  DType dtype;
+};
+
 struct Node {
   std::string op, name;
   std::vector<std::string> inputs, outputs;
   std::vector<Attribute> attributes;
+  std::vector<Output> made;  ///< of each output
 };
 
-/// What a node puts out.
-struct Output {
+/// A weight or constant.
+struct Initializer {
+  std::string name;
+  Tensor tensor;  ///< row-major, on the host
+};
+
+/// An input or output of the graph.
+struct Port {
+  std::string name;
   Extents shape;
   DType dtype;
 };
@@ -85,21 +99,17 @@ class OnnxGraph {
 
   /// Drops what no output needs; what is left.
   OnnxSummary prune();
+
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<Initializer>& initializers() const { return initializers_; }
+  const std::vector<Port>& inputs() const { return inputs_; }
+  const std::vector<Port>& outputs() const { return outputs_; }
+
   /// Writes the file. Throws ValueError beyond 2 GB, FileError.
   int64_t write(const std::string& path, const std::string& name,
                 const std::map<std::string, std::string>& metadata) const;
 
  private:
-  struct Initializer {
-    std::string name;
-    Tensor tensor;  // row-major, on the host
-  };
-  struct Port {
-    std::string name;
-    Extents shape;
-    DType dtype;
-  };
-
   std::string unique(std::string name);
   Value batch();
 

@@ -12,6 +12,7 @@
 #include "compress/prunable.h"
 #include "deploy/onnx/graph.h"
 #include "deploy/onnx/memory.h"
+#include "deploy/onnx/onnx_graph.h"
 #include "deploy/onnx/recorded_network.h"
 #include "deploy/onnx/translation.h"
 
@@ -112,7 +113,8 @@ class OnnxExport {
                     : record_network(network, forward, with_batch(examples, batches_.second))),
         memory_(graph_, batches_.first) {}
 
-  OnnxSummary save(const std::string& path) {
+  /// Everything is in the graph; what no output needs as well.
+  OnnxGraph made() && {
     check_same_steps();
     for (const auto* names : {&options_.outputs, &options_.inputs})
       for (const std::string& name : *names) graph_.reserve(name);
@@ -127,9 +129,7 @@ class OnnxExport {
       if (is_needed[i]) translate(i);
     for (size_t i = 0; i < options_.outputs.size(); ++i) add_output(i);
     problems_.raise_any(options_.batch.has_value());
-    OnnxSummary summary = graph_.prune();
-    summary.bytes = graph_.write(path, network_.kind(), options_.metadata);
-    return summary;
+    return std::move(graph_);
   }
 
  private:
@@ -294,8 +294,8 @@ void check_names(const OnnxOptions& options, size_t inputs) {
 
 }  // namespace
 
-OnnxSummary save_onnx(const std::string& path, nn::Module& network, const OnnxForward& forward,
-                      const std::vector<Tensor>& examples, const OnnxOptions& options) {
+OnnxGraph onnx_graph(nn::Module& network, const OnnxForward& forward,
+                     const std::vector<Tensor>& examples, const OnnxOptions& options) {
   BRIM_CHECK(!examples.empty(), ValueError, "[onnx] no example of an input");
   for (const Tensor& x : examples)
     BRIM_CHECK(x.defined() && x.rank() > 0, ShapeError,
@@ -303,7 +303,15 @@ OnnxSummary save_onnx(const std::string& path, nn::Module& network, const OnnxFo
   BRIM_CHECK(!options.batch || *options.batch > 0, ValueError,
              "[onnx] a batch of {}; it is 1 or more", options.batch.value_or(0));
   check_names(options, examples.size());
-  return OnnxExport(network, forward, examples, options).save(path);
+  return OnnxExport(network, forward, examples, options).made();
+}
+
+OnnxSummary save_onnx(const std::string& path, nn::Module& network, const OnnxForward& forward,
+                      const std::vector<Tensor>& examples, const OnnxOptions& options) {
+  OnnxGraph graph = onnx_graph(network, forward, examples, options);
+  OnnxSummary summary = graph.prune();
+  summary.bytes = graph.write(path, network.kind(), options.metadata);
+  return summary;
 }
 
 OnnxSummary save_onnx(const std::string& path, nn::Module& network, const Tensor& example,

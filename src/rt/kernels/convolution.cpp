@@ -138,8 +138,8 @@ void run_convolution(const Convolution& k, const ConvolutionPlan& plan, const Th
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = b * plan.block, last = std::min(first + plan.block, k.pixels());
       for (int64_t group = 0; group < k.a.groups; ++group)
-        products(k, group, 0, panels, first, last - first,
-                 rows_of(k, group, first, last, gathered), sums);
+        products(k, group, 0, panels, first, last - first, rows_of(k, group, first, last, gathered),
+                 sums);
     }
   });
 }

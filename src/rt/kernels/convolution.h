@@ -42,8 +42,8 @@ struct ConvolutionPlan {
   int64_t scratch;  ///< all
 
   ConvolutionPlan(const Convolution& k, int threads) {
-    constexpr int64_t kBlock = 48;            // pixels
-    constexpr int64_t kMaxPanels = 8;         // that one product has
+    constexpr int64_t kBlock = 48;               // pixels
+    constexpr int64_t kMaxPanels = 8;            // that one product has
     constexpr int64_t kWork = int64_t{1} << 16;  // multiply-adds that are worth a thread
     const int64_t pixels = k.pixels() > 0 ? k.pixels() : 1, panels = panels_of(k.outputs());
     const int64_t blocks = (pixels + kBlock - 1) / kBlock;

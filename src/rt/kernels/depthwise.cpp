@@ -19,9 +19,9 @@ struct Taps {
   int64_t first, last;
   Taps(int64_t at, int64_t size, int64_t kernel, int64_t dilation)
       : first(at >= 0 ? 0 : std::min(kernel, (-at + dilation - 1) / dilation)),
-        last(at >= size ? first
-                        : std::max(first, std::min(kernel, (size - at + dilation - 1) / dilation))) {
-  }
+        last(at >= size
+                 ? first
+                 : std::max(first, std::min(kernel, (size - at + dilation - 1) / dilation))) {}
 };
 
 /// One vector of channels of one pixel; with kPart only the first `count`.

@@ -152,25 +152,25 @@ HWY_INLINE float sum_of(int64_t count, const float* x, const Formula& formula) {
 
 void run_softmax(bool logarithm, int64_t rows, int64_t size, const float* x, float* y,
                  const Threads& threads) {
-  parallel_parts(threads, rows, (kDear + size - 1) / size,
-                 [&](int64_t, int64_t begin, int64_t end) {
-                   for (int64_t r = begin; r < end; ++r) {
-                     const float* const from = x + r * size;
-                     float* const to = y + r * size;
-                     float max = -std::numeric_limits<float>::infinity();
-                     for (int64_t i = 0; i < size; ++i) max = from[i] > max ? from[i] : max;
-                     if (logarithm) {
-                       const float sum = sum_of(
-                           size, from, [=](float v) HWY_ATTR { return formula::exp(v - max); });
-                       const float shift = max + formula::log(sum);
-                       for (int64_t i = 0; i < size; ++i) to[i] = from[i] - shift;
-                       continue;
-                     }
-                     for (int64_t i = 0; i < size; ++i) to[i] = formula::exp(from[i] - max);
-                     const float sum = sum_of(size, to, [](float v) HWY_ATTR { return v; });
-                     for (int64_t i = 0; i < size; ++i) to[i] /= sum;
-                   }
-                 });
+  parallel_parts(
+      threads, rows, (kDear + size - 1) / size, [&](int64_t, int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) {
+          const float* const from = x + r * size;
+          float* const to = y + r * size;
+          float max = -std::numeric_limits<float>::infinity();
+          for (int64_t i = 0; i < size; ++i) max = from[i] > max ? from[i] : max;
+          if (logarithm) {
+            const float sum =
+                sum_of(size, from, [=](float v) HWY_ATTR { return formula::exp(v - max); });
+            const float shift = max + formula::log(sum);
+            for (int64_t i = 0; i < size; ++i) to[i] = from[i] - shift;
+            continue;
+          }
+          for (int64_t i = 0; i < size; ++i) to[i] = formula::exp(from[i] - max);
+          const float sum = sum_of(size, to, [](float v) HWY_ATTR { return v; });
+          for (int64_t i = 0; i < size; ++i) to[i] /= sum;
+        }
+      });
 }
 
 void run_normalize(double epsilon, int64_t rows, int64_t size, const float* x, const float* weight,
@@ -183,9 +183,7 @@ void run_normalize(double epsilon, int64_t rows, int64_t size, const float* x, c
           float* const to = y + r * size;
           const float mean = sum_of(size, from, [](float v) HWY_ATTR { return v; }) / count;
           const float variance =
-              sum_of(size, from,
-                     [=](float v) HWY_ATTR { return (v - mean) * (v - mean); }) /
-              count;
+              sum_of(size, from, [=](float v) HWY_ATTR { return (v - mean) * (v - mean); }) / count;
           const float scale = 1.0F / __builtin_sqrtf(variance + small);
           for (int64_t i = 0; i < size; ++i) to[i] = (from[i] - mean) * scale;
           if (weight)

@@ -40,8 +40,9 @@ void pool_rows(const Pooling& p, int64_t begin, int64_t end, float start, const 
     const Span rows(row * a.stride_h - a.top, p.h, a.kernel_h, a.dilation_h, a.top);
     for (int64_t column = 0; column < p.ow; ++column) {
       const Span columns(column * a.stride_w - a.left, p.w, a.kernel_w, a.dilation_w, a.left);
-      const int64_t elements = a.count_padding ? rows.covered * columns.covered
-                                               : rows.count(a.dilation_h) * columns.count(a.dilation_w);
+      const int64_t elements = a.count_padding
+                                   ? rows.covered * columns.covered
+                                   : rows.count(a.dilation_h) * columns.count(a.dilation_w);
       float* const y = p.y + (r * p.ow + column) * p.c;
       for (int64_t c = 0; c < p.c; c += kLanes) {
         const int64_t count = std::min<int64_t>(kLanes, p.c - c);
@@ -49,7 +50,8 @@ void pool_rows(const Pooling& p, int64_t begin, int64_t end, float start, const 
         VecF sum = hn::Set(d, start);
         for (int64_t i = rows.first; i < rows.last; i += a.dilation_h) {
           const float* x = p.x + ((image * p.h + i) * p.w + columns.first) * p.c + c;
-          for (int64_t j = columns.first; j < columns.last; j += a.dilation_w, x += a.dilation_w * p.c) {
+          for (int64_t j = columns.first; j < columns.last;
+               j += a.dilation_w, x += a.dilation_w * p.c) {
             if (count == kLanes) {
               sum = join(sum, hn::LoadU(d, x));
               continue;
@@ -90,15 +92,13 @@ void run_max_pool(const Pooling& p, const Threads& threads) {
 }
 
 void run_average_pool(const Pooling& p, const Threads& threads) {
-  parallel_parts(threads, p.n * p.oh, rows_worth_a_thread(p),
-                 [&](int64_t, int64_t begin, int64_t end) {
-                   pool_rows(
-                       p, begin, end, 0,
-                       [](VecF sum, VecF x) HWY_ATTR { return hn::Add(sum, x); },
-                       [](VecF sum, int64_t elements) HWY_ATTR {
-                         return hn::Div(sum, hn::Set(TagF(), static_cast<float>(elements)));
-                       });
-                 });
+  parallel_parts(
+      threads, p.n * p.oh, rows_worth_a_thread(p), [&](int64_t, int64_t begin, int64_t end) {
+        pool_rows(
+            p, begin, end, 0, [](VecF sum, VecF x) HWY_ATTR { return hn::Add(sum, x); },
+            [](VecF sum, int64_t elements)
+                HWY_ATTR { return hn::Div(sum, hn::Set(TagF(), static_cast<float>(elements))); });
+      });
 }
 
 }  // namespace

@@ -79,8 +79,7 @@ int check_winograd(const Step& s, const Failure& fail) {
                       k.a.stride_w == 1 && k.a.dilation_h == 1 && k.a.dilation_w == 1 &&
                       k.a.groups == 1;
   if (!is_3x3 || k.c % kPanel != 0 || k.o % kPanel != 0 ||
-      !is_product_of(s.in(1).count(), {36, k.o, k.c}) || s.in(2).count() != k.o ||
-      k.c > kMaxWindow)
+      !is_product_of(s.in(1).count(), {36, k.o, k.c}) || s.in(2).count() != k.o || k.c > kMaxWindow)
     return does_not_fit(s, fail);
   return BRIM_RT_OK;
 }
@@ -120,7 +119,6 @@ const Op kConvolutionOp = {OpCode::convolution, "convolution", &check_convolutio
                            &scratch_of_convolution, &run_convolution};
 const Op kWinogradOp = {OpCode::winograd, "winograd", &check_winograd, &scratch_of_winograd,
                         &run_winograd};
-const Op kDepthwiseOp = {OpCode::depthwise, "depthwise", &check_depthwise, nullptr,
-                         &run_depthwise};
+const Op kDepthwiseOp = {OpCode::depthwise, "depthwise", &check_depthwise, nullptr, &run_depthwise};
 
 }  // namespace brim::rt

@@ -102,7 +102,9 @@ bool lookup_of(const Step& s, Lookup& lookup) {
   const int64_t axis = s.attributes<GatherAttributes>().axis;
   if (axis < 0 || axis >= x.rank) return false;
   for (int i = 0; i < x.rank; ++i)
-    (i < axis ? lookup.outer : i == axis ? lookup.size : lookup.inner) =
+    (i < axis    ? lookup.outer
+     : i == axis ? lookup.size
+                 : lookup.inner) =
         i == axis ? x.dims[i] : (i < axis ? lookup.outer : lookup.inner) * x.dims[i];
   return true;
 }

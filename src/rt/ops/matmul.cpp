@@ -65,8 +65,7 @@ Convolution as_convolution(const Product& p) {
 
 int check_matmul(const Step& s, const Failure& fail) {
   Product p;
-  if (!s.has_attributes<MatmulAttributes>() || s.inputs != 2 || s.outputs != 1 ||
-      !product_of(s, p))
+  if (!s.has_attributes<MatmulAttributes>() || s.inputs != 2 || s.outputs != 1 || !product_of(s, p))
     return does_not_fit(s, fail);
   return BRIM_RT_OK;
 }

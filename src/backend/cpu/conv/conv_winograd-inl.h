@@ -2,8 +2,7 @@
 // foreach_target file only.
 //
 // y = A' [(G g G') * (B' d B)] A for a tile d of 6 x 6 inputs, weights g and 4 x 4 outputs y. The
-// matrices follow from interpolation at 0, +-a, +-b and infinity; a = 5/8 and b = 3/2 round less
-// than the usual 1 and 2.
+// matrices follow from interpolation at the points of formula/winograd.h.
 #if defined(BRIM_CONV_WINOGRAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BRIM_CONV_WINOGRAD_INL_H_
 #undef BRIM_CONV_WINOGRAD_INL_H_
@@ -15,6 +14,7 @@
 
 #include "backend/cpu/conv/conv_epilogue.h"
 #include "backend/cpu/conv/conv_tile-inl.h"
+#include "formula/winograd.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -22,9 +22,13 @@ namespace {
 
 constexpr int kIn = 6, kOut = 4, kTaps = 9, kPoints = kIn * kIn;
 
-constexpr float kA = 0.625F, kB = 1.5F, kA2 = kA * kA, kB2 = kB * kB;
-// What G divides by: the products of a point's distances to the others.
-constexpr float kN0 = kA2 * kB2, kNa = 2 * kA2 * (kA2 - kB2), kNb = 2 * kB2 * (kB2 - kA2);
+using formula::winograd::kA;
+using formula::winograd::kA2;
+using formula::winograd::kB;
+using formula::winograd::kB2;
+using formula::winograd::kN0;
+using formula::winograd::kNa;
+using formula::winograd::kNb;
 
 HWY_INLINE VecF constant(float x) { return hn::Set(TagF(), x); }
 

@@ -1,0 +1,62 @@
+// Engines: a trained network as one file that the small runtime libbrim_rt runs (brim_rt.h),
+// without brim. Batch norm is folded into weights, layers and activations are joined, weights lie
+// as the kernels read them, memory is planned, and which kernel computes a layer was measured. What
+// an engine can hold: docs/DEPLOY.md.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <brim/core/tensor.h>
+#include <brim/nn/module.h>
+
+namespace brim::deploy {
+
+struct EngineOptions {
+  /// Samples of a batch; a file may hold several, which share their weights.
+  std::vector<int64_t> batches = {1};
+  std::vector<std::string> inputs = {"input"};    ///< names, in order
+  std::vector<std::string> outputs = {"output"};  ///< names, in order
+  std::vector<std::string> labels;                ///< of classes
+  std::map<std::string, std::string> metadata;    ///< what a program needs to know
+  /// Samples with brim's outputs, which brim_rt_verify() compares.
+  int64_t proof_samples = 1;
+  double tolerance = 1e-4;  ///< of their outputs, as a share of the largest one
+  int threads = 0;          ///< that layers are measured with; 0: one for each core
+};
+
+/// What a file holds.
+struct EngineSummary {
+  int64_t bytes = 0;                         ///< of the file
+  int64_t weight_bytes = 0;                  ///< of its weights
+  int64_t arena_bytes = 0;                   ///< that a session takes, for the largest batch
+  int64_t steps = 0;                         ///< of a run
+  std::map<std::string, int64_t> operators;  ///< how many steps of each, in the first program
+  double difference = 0;                     ///< from brim's outputs, as tolerance counts it
+};
+
+/// What a network of one or several inputs computes: results of these inputs.
+using EngineForward = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
+
+/// Writes what `network` computes in eval mode, in f32, as an engine, atomically, after the engine
+/// was run and found equal. `examples`: shapes and dtypes of inputs, whose axis 0 is the batch.
+/// Throws NotImplemented, with all operators that engines cannot hold and the modules they are in;
+/// CompileError where the forward pass reads values on the host; ValueError for options out of
+/// range, or where the engine's outputs are not those of the network; FileError. Then nothing is
+/// written.
+EngineSummary save_engine(const std::string& path, nn::Module& network,
+                          const EngineForward& forward, const std::vector<Tensor>& examples,
+                          const EngineOptions& options = {});
+
+/// The same of a network of one input and one output.
+EngineSummary save_engine(const std::string& path, nn::Module& network, const Tensor& example,
+                          const EngineOptions& options = {});
+
+/// The operators of ONNX's opset that engines hold, in the order of their names.
+std::vector<std::string> engine_operators();
+
+}  // namespace brim::deploy

@@ -1,0 +1,22 @@
+// Which of the runtime's kernels computes a convolution faster here: measured.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+#include "rt/attributes.h"
+
+namespace brim::deploy {
+
+/// x: (n, h, w, c), y: (n, oh, ow, o).
+struct ConvolutionSizes {
+  int64_t n, h, w, c, oh, ow, o;
+  friend auto operator<=>(const ConvolutionSizes&, const ConvolutionSizes&) = default;
+};
+
+/// Whether Winograd's algorithm is faster by a tenth, which pays for weights that are four times as
+/// large. False where it cannot compute the convolution. threads; 0: one for each core.
+bool winograd_is_faster(const rt::ConvolutionAttributes& a, const ConvolutionSizes& sizes,
+                        int threads);
+
+}  // namespace brim::deploy

@@ -1,0 +1,78 @@
+// A network on its way to an engine: ONNX's operators over values of known sizes, which passes make
+// fewer.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <brim/core/tensor.h>
+
+#include "deploy/onnx/graph.h"
+
+namespace brim::deploy {
+
+struct EngineValue {
+  Shape shape;
+  DType dtype = DType::f32;
+  Tensor constant;  ///< undefined where it is computed
+};
+
+struct EngineNode {
+  std::string op;                    ///< of ONNX; or "Affine": x, scale and shift by channel
+  std::string module;                ///< that it is of
+  std::vector<int> inputs, outputs;  ///< values; -1: left out
+  std::vector<Attribute> attributes;
+  // What passes have joined to it.
+  int residual = -1;  ///< added to the result of a convolution or product
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+
+  bool is_bounded() const {
+    constexpr double kAll = std::numeric_limits<double>::infinity();
+    return low != -kAll || high != kAll;
+  }
+  bool has(size_t input) const { return input < inputs.size() && inputs[input] >= 0; }
+  /// An attribute, or `otherwise` where it is left out.
+  template <class T>
+  T attribute(std::string_view name, T otherwise) const {
+    for (const Attribute& a : attributes)
+      if (a.name == name) return std::get<T>(a.value);
+    return otherwise;
+  }
+};
+
+struct EngineNetwork {
+  std::vector<EngineValue> values;
+  std::vector<EngineNode> nodes;  ///< in the order in which they are computed
+  std::vector<int> inputs, outputs;
+
+  const Tensor& constant(const EngineNode& node, size_t input) const {
+    return values[static_cast<size_t>(node.inputs[input])].constant;
+  }
+  bool is_constant(const EngineNode& node, size_t input) const {
+    return node.has(input) && constant(node, input).defined();
+  }
+  const Shape& shape(const EngineNode& node, size_t input) const {
+    return values[static_cast<size_t>(node.inputs[input])].shape;
+  }
+  /// The only element of a constant input.
+  std::optional<double> number(const EngineNode& node, size_t input) const;
+  /// The integers of a constant input. Throws NotImplemented where it is computed.
+  std::vector<int64_t> integers(const EngineNode& node, size_t input) const;
+  int add_constant(const Tensor& x) {
+    values.push_back({x.shape(), x.dtype(), x});
+    return static_cast<int>(values.size()) - 1;
+  }
+};
+
+/// Of a graph with batches of one size.
+EngineNetwork engine_network(const OnnxGraph& graph);
+
+/// Computes what depends on constants alone, folds batch norm into weights, and joins to layers
+/// what is done with each of their outputs.
+void simplify(EngineNetwork& network);
+
+}  // namespace brim::deploy

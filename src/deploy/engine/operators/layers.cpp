@@ -1,0 +1,167 @@
+// Convolutions and products, with weights as the runtime's kernels read them.
+
+#include <algorithm>
+#include <numeric>
+
+#include <brim/ops/shape.h>
+
+#include "deploy/engine/faster_convolution.h"
+#include "deploy/engine/lowering.h"
+#include "deploy/engine/weight_layout.h"
+
+namespace brim::deploy {
+namespace {
+
+using Sizes = std::vector<int64_t>;
+
+rt::ConvolutionAttributes product_attributes(const EngineNode& node) {
+  return {.kernel_h = 1,
+          .kernel_w = 1,
+          .stride_h = 1,
+          .stride_w = 1,
+          .top = 0,
+          .left = 0,
+          .dilation_h = 1,
+          .dilation_w = 1,
+          .groups = 1,
+          .low = node.low,
+          .high = node.high};
+}
+
+/// Weights that the file holds, as numbers.
+std::vector<float> weights_of(const Lowering& to, const EngineNode& node, size_t input) {
+  BRIM_CHECK(to.network.is_constant(node, input), NotImplemented, "weights that are computed");
+  return to.network.constant(node, input).to(DType::f32).contiguous().to_vector<float>();
+}
+
+uint32_t add_weights(Lowering& to, const std::vector<float>& numbers) {
+  const auto count = static_cast<int64_t>(numbers.size());
+  return to.constant(Tensor::from<float>(numbers, {count}), {count});
+}
+
+/// Of `groups` times `outputs`, or zeros, as many as panels have.
+uint32_t add_bias(Lowering& to, const EngineNode& node, int64_t groups, int64_t outputs) {
+  const std::vector<float> bias =
+      node.has(2) ? weights_of(to, node, 2)
+                  : std::vector<float>(static_cast<size_t>(groups * outputs), 0.0F);
+  BRIM_CHECK(static_cast<int64_t>(bias.size()) == groups * outputs, NotImplemented,
+             "a bias of another size than its outputs");
+  return add_weights(to, panels_of_bias(bias, groups));
+}
+
+void convolution(Lowering& to, const EngineNode& node) {
+  const Shape w = to.network.shape(node, 1);
+  BRIM_CHECK(w.rank() == 4, NotImplemented, "kernels of {} axes", w.rank() - 2);
+  const Sizes one = {1, 1}, none = {0, 0, 0, 0};
+  const Sizes strides = node.attribute("strides", one), pads = node.attribute("pads", none),
+              dilations = node.attribute("dilations", one);
+  const int64_t groups = node.attribute<int64_t>("group", 1);
+  const uint32_t x = to.nhwc(node.inputs[0]);
+  const Shape shape = to.network.values[static_cast<size_t>(node.outputs[0])].shape;
+  rt::ConvolutionAttributes a = {.kernel_h = w[2],
+                                 .kernel_w = w[3],
+                                 .stride_h = strides[0],
+                                 .stride_w = strides[1],
+                                 .top = pads[0],
+                                 .left = pads[1],
+                                 .dilation_h = dilations[0],
+                                 .dilation_w = dilations[1],
+                                 .groups = groups,
+                                 .low = node.low,
+                                 .high = node.high};
+  const std::vector<float> weights = weights_of(to, node, 1);
+  const int64_t inputs = w[1], outputs = w[0];
+  std::vector<uint32_t> operands = {x};
+  rt::OpCode op = rt::OpCode::convolution;
+  if (groups == outputs && inputs == 1) {
+    op = rt::OpCode::depthwise;
+    operands.push_back(add_weights(to, taps_first(weights, outputs, w[2] * w[3])));
+    operands.push_back(
+        add_weights(to, node.has(2) ? weights_of(to, node, 2)
+                                    : std::vector<float>(static_cast<size_t>(outputs), 0.0F)));
+  } else {
+    const ConvolutionSizes sizes = {.n = shape[0],
+                                    .h = to.value(x).dims[1],
+                                    .w = to.value(x).dims[2],
+                                    .c = inputs * groups,
+                                    .oh = shape[2],
+                                    .ow = shape[3],
+                                    .o = outputs};
+    if (winograd_is_faster(a, sizes, to.threads)) op = rt::OpCode::winograd;
+    operands.push_back(add_weights(
+        to, op == rt::OpCode::winograd
+                ? winograd_weights(weights, outputs, inputs)
+                : panels_of_weights(weights, groups, outputs / groups, inputs, w[2] * w[3])));
+    operands.push_back(add_bias(to, node, groups, outputs / groups));
+  }
+  if (node.residual >= 0) operands.push_back(to.nhwc(node.residual));
+  const uint32_t y = to.made({shape[0], shape[2], shape[3], shape[1]});
+  to.step(op, operands, y, a);
+  to.set_nhwc(node.outputs[0], y);
+}
+
+/// A factor and a sum for each channel: a depthwise convolution of one pixel.
+void affine(Lowering& to, const EngineNode& node) {
+  const Shape shape = to.network.shape(node, 0);
+  BRIM_CHECK(shape.rank() == 4, NotImplemented, "batch norm of {} axes that no layer is before",
+             shape.rank());
+  rt::ConvolutionAttributes a = product_attributes(node);
+  a.groups = shape[1];
+  const uint32_t x = to.nhwc(node.inputs[0]);
+  const uint32_t scale = add_weights(to, weights_of(to, node, 1));
+  const uint32_t shift = add_weights(to, weights_of(to, node, 2));
+  const uint32_t y = to.made(to.value(x).dims);
+  to.step(rt::OpCode::depthwise, {x, scale, shift}, y, a);
+  to.set_nhwc(node.outputs[0], y);
+}
+
+/// Rows of x times a matrix of the file, (outputs, inputs) row by row.
+void product(Lowering& to, const EngineNode& node, std::vector<float> weights, int64_t outputs) {
+  const auto inputs = static_cast<int64_t>(weights.size()) / outputs;
+  const int image = to.image_of(node.inputs[0]);
+  uint32_t x;
+  if (image >= 0 && to.is_nhwc(image)) {
+    // The image as it lies, and columns in its order.
+    const Shape s = to.network.values[static_cast<size_t>(image)].shape;
+    weights = channels_last(weights, outputs, s[1], s[2] * s[3]);
+    x = to.nhwc(image);
+  } else {
+    x = to.plain(node.inputs[0]);
+  }
+  const Shape shape = to.network.values[static_cast<size_t>(node.outputs[0])].shape;
+  const int64_t rows = shape.numel() / outputs;
+  x = to.view(x, {1, 1, rows, inputs});
+  std::vector<uint32_t> operands = {
+      x, add_weights(to, panels_of_weights(weights, 1, outputs, inputs, 1)),
+      add_bias(to, node, 1, outputs)};
+  if (node.residual >= 0)
+    operands.push_back(to.view(to.plain(node.residual), {1, 1, rows, outputs}));
+  const uint32_t y = to.made({1, 1, rows, outputs});
+  to.step(rt::OpCode::convolution, operands, y, product_attributes(node));
+  to.set_plain(node.outputs[0], to.view(y, dims_of(shape)));
+}
+
+void gemm(Lowering& to, const EngineNode& node) {
+  BRIM_CHECK(node.attribute<int64_t>("transB", 0) == 1, NotImplemented,
+             "a matrix that is not transposed");
+  product(to, node, weights_of(to, node, 1), to.network.shape(node, 1)[0]);
+}
+
+void matmul(Lowering& to, const EngineNode& node) {
+  if (to.network.is_constant(node, 1) && to.network.shape(node, 1).rank() == 2) {
+    const Tensor w = to.network.constant(node, 1).to(DType::f32).t().contiguous();
+    return product(to, node, w.to_vector<float>(), w.shape()[0]);
+  }
+  const uint32_t a = to.plain(node.inputs[0]), b = to.plain(node.inputs[1]);
+  const uint32_t y =
+      to.made(dims_of(to.network.values[static_cast<size_t>(node.outputs[0])].shape));
+  to.step(rt::OpCode::matmul, {a, b}, y, rt::MatmulAttributes{});
+  to.set_plain(node.outputs[0], y);
+}
+
+const bool registered_layers =
+    register_operator("Conv", &convolution) && register_operator("Affine", &affine) &&
+    register_operator("Gemm", &gemm) && register_operator("MatMul", &matmul);
+
+}  // namespace
+}  // namespace brim::deploy
