@@ -1,6 +1,9 @@
-// `brim export --weights FILE --onnx -o FILE`: a trained network for other programs to run.
+// `brim export --weights FILE -o FILE`: a trained network for other programs to run, as an engine
+// or as ONNX.
+#include <brim/deploy/engine.h>
 #include <brim/deploy/onnx.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -19,10 +22,27 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct ExportOptions {
-  std::string weights, recipe, out, input, json;
-  std::optional<int64_t> batch;
+  std::string weights, recipe, out, input, json, batch;
+  int threads = 0;
   bool onnx = false, symmetric = false, overwrite = false;
 };
+
+/// "1,8"
+std::vector<int64_t> parse_batches(const std::string& text) {
+  std::vector<int64_t> batches;
+  constexpr int64_t kMaxBatch = 65536;
+  const char *at = text.data(), *const end = at + text.size();
+  while (at <= end) {
+    int64_t batch = 0;
+    const auto [next, error] = std::from_chars(at, end, batch);
+    if (error != std::errc() || batch < 1 || batch > kMaxBatch || (next != end && *next != ','))
+      throw UsageError(
+          fmt::format("--batch {}: sizes are from 1 to {}, several as 1,8", text, kMaxBatch));
+    if (std::ranges::find(batches, batch) == batches.end()) batches.push_back(batch);
+    at = next + 1;
+  }
+  return batches;
+}
 
 /// "3x224x224"
 Shape parse_shape(const std::string& text) {
@@ -73,33 +93,47 @@ std::map<std::string, std::string> metadata_of(const TrainedNetwork& net, const 
   return all;
 }
 
-int run(const ExportOptions& o) {
-  if (!o.onnx) throw UsageError("name the format to write: --onnx");
-  check_json_path(o.json);
-  check_outputs({{"--out", o.out}, {"--json", o.json}},
-                {{"the recipe", o.recipe}, {"the weights", o.weights}});
-  std::error_code error;
-  if (!o.overwrite && exists(std::filesystem::symlink_status(o.out, error)))
-    throw UsageError(fmt::format("--out: {} exists; give --overwrite to replace it", o.out));
-  check_output_path("out", o.out);
+/// An open network, and an example of its input.
+struct Source {
+  TrainedNetwork net;
+  Shape input;  ///< without the batch
+  Tensor example;
+};
 
-  const TrainedNetwork net = open_network("export", o.weights, o.recipe, Device::cpu());
+Source open_source(const ExportOptions& o) {
+  TrainedNetwork net = open_network("export", o.weights, o.recipe, Device::cpu());
   train::check_finite(*net.network, o.weights);
   const Shape input = input_of(net, o);
   Shape shape = input;
   shape.insert(0, 1);
   const Tensor example =
       Tensor::empty(shape, net.recipe.task == "language" ? DType::i64 : DType::f32, Device::cpu());
+  return {std::move(net), input, example};
+}
+
+void say_input(const Source& source, const std::string& batch) {
+  std::string sizes = batch;
+  for (const int64_t size : source.input) sizes += fmt::format(", {}", size);
+  say(stdout, "input ({}) {}\n", sizes, name(source.example.dtype()));
+}
+
+int export_onnx(const ExportOptions& o) {
+  std::optional<int64_t> size;
+  if (!o.batch.empty()) {
+    const std::vector<int64_t> batches = parse_batches(o.batch);
+    if (batches.size() > 1)
+      throw UsageError(fmt::format("--batch {}: an ONNX file is for one size or for any", o.batch));
+    size = batches[0];
+  }
+  const Source source = open_source(o);
+  const TrainedNetwork& net = source.net;
   const deploy::OnnxSummary made = deploy::save_onnx(
-      o.out, *net.network, example,
-      {.batch = o.batch, .symmetric_int8 = o.symmetric, .metadata = metadata_of(net, input)});
-  const std::string batch = o.batch ? std::to_string(*o.batch) : "batch";
+      o.out, *net.network, source.example,
+      {.batch = size, .symmetric_int8 = o.symmetric, .metadata = metadata_of(net, source.input)});
   if (!is_stdout(o.json) && !is_stdout(o.out)) {
     say(stdout, "{}: {} in ONNX, opset {}: {} nodes, {} weights and constants, {}\n", o.out,
         net.recipe.model, made.opset, made.nodes, made.initializers, format_bytes(made.bytes));
-    std::string sizes = batch;
-    for (const int64_t size : input) sizes += fmt::format(", {}", size);
-    say(stdout, "input ({}) {}\n", sizes, name(example.dtype()));
+    say_input(source, size ? std::to_string(*size) : "batch");
     if (!net.int8.empty()) say(stdout, "{}: QDQ\n", net.int8);
   }
   if (!o.json.empty())
@@ -111,30 +145,81 @@ int run(const ExportOptions& o) {
                 {"nodes", made.nodes},
                 {"initializers", made.initializers},
                 {"operators", made.operators},
-                {"input", std::vector<int64_t>(input.begin(), input.end())},
-                {"batch", o.batch ? Json(*o.batch) : Json(nullptr)},
+                {"input", std::vector<int64_t>(source.input.begin(), source.input.end())},
+                {"batch", size ? Json(*size) : Json(nullptr)},
                 {"versions", build_versions()}},
                o.json);
   return 0;
 }
 
+int export_engine(const ExportOptions& o) {
+  if (o.symmetric) throw UsageError("--symmetric: it is for --onnx");
+  if (is_stdout(o.out)) throw UsageError("--out: an engine is written to a file");
+  const std::vector<int64_t> batches = parse_batches(o.batch.empty() ? "1" : o.batch);
+  const Source source = open_source(o);
+  const TrainedNetwork& net = source.net;
+  const deploy::EngineSummary made =
+      deploy::save_engine(o.out, *net.network, source.example,
+                          {.batches = batches,
+                           .labels = net.info.classes,
+                           .metadata = metadata_of(net, source.input),
+                           .threads = o.threads});
+  if (!is_stdout(o.json)) {
+    say(stdout, "{}: {} as an engine: {} steps, {}, {} of memory\n", o.out, net.recipe.model,
+        made.steps, format_bytes(made.bytes), format_bytes(made.arena_bytes));
+    say_input(source, o.batch.empty() ? "1" : o.batch);
+    say(stdout, "outputs within {:.2g} of the largest one of the network's\n", made.difference);
+  }
+  if (!o.json.empty())
+    write_json({{"file", o.out},
+                {"format", "engine"},
+                {"model", net.recipe.model},
+                {"bytes", made.bytes},
+                {"weight_bytes", made.weight_bytes},
+                {"arena_bytes", made.arena_bytes},
+                {"steps", made.steps},
+                {"operators", made.operators},
+                {"difference", made.difference},
+                {"input", std::vector<int64_t>(source.input.begin(), source.input.end())},
+                {"batches", batches},
+                {"versions", build_versions()}},
+               o.json);
+  return 0;
+}
+
+int run(const ExportOptions& o) {
+  check_json_path(o.json);
+  check_outputs({{"--out", o.out}, {"--json", o.json}},
+                {{"the recipe", o.recipe}, {"the weights", o.weights}});
+  std::error_code error;
+  if (!o.overwrite && exists(std::filesystem::symlink_status(o.out, error)))
+    throw UsageError(fmt::format("--out: {} exists; give --overwrite to replace it", o.out));
+  check_output_path("out", o.out);
+  return o.onnx ? export_onnx(o) : export_engine(o);
+}
+
 const Register export_command(
-    {"export", "write a trained network for other programs to run: ONNX",
+    {"export", "write a trained network for other programs to run: an engine, or ONNX",
      [](Arguments args) -> std::function<int()> {
        auto o = std::make_shared<ExportOptions>();
        args.add("--weights", o->weights, "a .safetensors, .pth or .pt file").required();
        args.add("--recipe", o->recipe, "for weights that do not name their recipe");
        args.flag("--onnx", o->onnx,
-                 "as an ONNX file, layers in 8-bit integers as QDQ: for ONNX Runtime, TensorRT");
+                 "as an ONNX file, layers in 8-bit integers as QDQ: for ONNX Runtime, TensorRT "
+                 "(default: an engine for the small runtime, libbrim_rt)");
        args.add("-o,--out", o->out, "the file to write").required().file();
-       args.add("--batch", o->batch, "samples of a batch, always (default: any number)")
-           .range(int64_t{1}, int64_t{65536});
+       args.add("--batch", o->batch,
+                "samples of a batch; an engine holds several sizes, as 1,8 (default: 1, with "
+                "--onnx any number)");
        args.add("--input", o->input,
                 "sizes of one input, as 3x224x224, for weights that do not say, or others");
        args.flag(
            "--symmetric", o->symmetric,
            "inputs of layers in 8-bit integers as i8 around 0, as TensorRT wants them, not as "
            "u8");
+       args.add("--threads", o->threads,
+                "that an engine's layers are measured with (default: one for each core)")
+           .range(1, 1024);
        args.flag("--overwrite", o->overwrite, "replace the file that is there");
        args.add("--json", o->json, "write what was made to a file, or - for standard output");
        return [o] { return run(*o); };

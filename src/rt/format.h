@@ -43,7 +43,8 @@ struct ProofRecord {
 };
 
 struct ProgramRecord {
-  int64_t batch;
+  int64_t batch;  ///< samples of a run
+  int64_t pass;   ///< samples that go through the steps together; divides the batch
   uint64_t arena_bytes;
   Range values;           ///< ValueRecord
   Range steps;            ///< StepRecord

@@ -26,7 +26,8 @@ int check_program(const brim_rt_model& model, const ProgramRecord& p, const Fail
       !is_in_file<PortRecord>(model, p.inputs) || !is_in_file<PortRecord>(model, p.outputs))
     return damaged(fail, "a table reaches beyond its end");
   constexpr uint64_t kMaxPorts = 1024;
-  if (p.batch < 1 || p.inputs.count > kMaxPorts || p.outputs.count > kMaxPorts)
+  if (p.batch < 1 || p.pass < 1 || p.batch % p.pass != 0 || p.inputs.count > kMaxPorts ||
+      p.outputs.count > kMaxPorts)
     return damaged(fail, "a size is out of range");
   return BRIM_RT_OK;
 }

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstring>
 #include <new>
-#include <utility>
 
 namespace brim::rt {
 namespace {
@@ -53,11 +52,11 @@ class Builder {
   Builder(const brim_rt_model& model, const ProgramRecord& program, const Failure& fail)
       : model_(model), program_(program), fail_(fail) {}
 
-  int fill_values(brim_rt_session& s) const {
+  int fill_values(const Lane& lane) const {
     const auto* const records = model_.table<ValueRecord>(program_.values);
     for (uint64_t i = 0; i < program_.values.count; ++i) {
       const ValueRecord& r = records[i];
-      Operand& v = *new (&s.values[i]) Operand;
+      Operand& v = *new (&lane.values[i]) Operand;
       if (static_cast<int>(r.dtype) >= kDTypes || r.rank > kMaxRank)
         return damaged(fail_, "a value's type is unknown");
       v.dtype = r.dtype;
@@ -78,7 +77,7 @@ class Builder {
           if (r.at % kAlignment != 0 || r.at > room || bytes > room - r.at)
             return damaged(fail_, "a value lies beyond its memory");
           v.data = r.place == Place::arena
-                       ? s.arena + r.at
+                       ? lane.arena + r.at
                        : const_cast<char*>(model_.data) + model_.header().weights.at + r.at;
           break;
         case Place::input:
@@ -108,15 +107,17 @@ class Builder {
       if (value.place != (is_input ? Place::input : Place::output) ||
           value.at != static_cast<uint64_t>(index))
         return damaged(fail_, "an input or output is of another value");
-      const Operand& v = s.values[r.value];
+      const Operand& v = s.lanes[0].values[r.value];
       brim_rt_port& port = s.ports[i];
       port = {};
       port.name = model_.text(r.name);
       port.dtype = static_cast<brim_rt_dtype>(v.dtype);
       port.rank = v.rank;
       std::copy_n(v.dims, v.rank, port.shape);
-      port.bytes = v.bytes();
-      if (v.rank < 1 || v.dims[0] % program_.batch != 0)
+      port.bytes = v.bytes() * static_cast<size_t>(s.passes());
+      if (v.rank < 1 || v.dims[0] % program_.pass != 0 ||
+          __builtin_mul_overflow(v.dims[0], s.passes(), &port.shape[0]) ||
+          v.count() > kMaxElements / s.passes())
         return damaged(fail_, "an input or output has no batch");
       s.port_values[i] = r.value;
     }
@@ -130,14 +131,16 @@ class Builder {
       if (records[i].place != Place::input && records[i].place != Place::output) continue;
       const int port =
           static_cast<int>(records[i].at) + (records[i].place == Place::output ? s.inputs : 0);
-      const Operand &v = s.values[i], &whole = s.values[s.port_values[port]];
+      const Operand *const values = s.lanes[0].values, &v = values[i],
+                           &whole = values[s.port_values[port]];
       if (v.dtype != whole.dtype || v.count() != whole.count())
         return damaged(fail_, "a value is more than the input or output it is of");
     }
     return BRIM_RT_OK;
   }
 
-  int fill_steps(brim_rt_session& s) const {
+  /// `scratch`: bytes that a lane takes.
+  int fill_steps(const Lane& lane, int threads, size_t& scratch) const {
     const auto* const records = model_.table<StepRecord>(program_.steps);
     for (uint64_t i = 0; i < program_.steps.count; ++i) {
       const StepRecord& r = records[i];
@@ -151,10 +154,10 @@ class Builder {
       if (r.first_id > program_.ids.count || ids > program_.ids.count - r.first_id ||
           r.first_word > program_.words.count || r.words > program_.words.count - r.first_word)
         return damaged(fail_, "a step's operands lie beyond their table");
-      Step& step = *new (&s.steps[i]) Step;
+      Step& step = *new (&lane.steps[i]) Step;
       step = {.op = op,
               .name = model_.text(r.name),
-              .values = s.values,
+              .values = lane.values,
               .ids = model_.table<uint32_t>(program_.ids) + r.first_id,
               .inputs = r.inputs,
               .outputs = r.outputs,
@@ -168,8 +171,7 @@ class Builder {
           return damaged(fail_, "a step writes what is only read");
       }
       if (const int code = op->check(step, fail_)) return code;
-      if (op->scratch)
-        s.scratch_bytes = std::max(s.scratch_bytes, op->scratch(step, s.threads.count()));
+      if (op->scratch) scratch = std::max(scratch, op->scratch(step, threads));
     }
     return BRIM_RT_OK;
   }
@@ -218,15 +220,24 @@ int create(brim_rt_model* model, const brim_rt_session_options& options, brim_rt
   Isa isa;
   if (const int code = choose_isa(options.isa, isa, fail)) return code;
 
+  const int64_t passes = program->batch / program->pass;
+  const int lane_count =
+      count > 1 && passes > 1 ? static_cast<int>(std::min<int64_t>(count, passes)) : 1;
   Layout layout;
   const size_t ports = program->inputs.count + program->outputs.count;
   layout.add<brim_rt_session>(1);
-  const size_t values = layout.add<Operand>(program->values.count);
-  const size_t steps = layout.add<Step>(program->steps.count);
+  const size_t lanes = layout.add<Lane>(static_cast<size_t>(lane_count));
   const size_t port_room = layout.add<brim_rt_port>(ports);
   const size_t port_values = layout.add<uint32_t>(ports);
-  const size_t arena = layout.add<char>(program->arena_bytes);
-  if (layout.overflows()) return damaged(fail, "its memory is out of range");
+  const size_t first_lane = layout.bytes();
+  const size_t values = layout.add<Operand>(program->values.count) - first_lane;
+  const size_t steps = layout.add<Step>(program->steps.count) - first_lane;
+  const size_t arena = layout.add<char>(program->arena_bytes) - first_lane;
+  const size_t lane_bytes = layout.bytes() - first_lane;
+  if (lane_count > 1) layout.add<char>(lane_bytes * static_cast<size_t>(lane_count - 1));
+  constexpr size_t kMaxBytes = size_t{1} << 46;
+  if (layout.overflows() || program->arena_bytes > kMaxBytes || layout.bytes() > kMaxBytes)
+    return damaged(fail, "its memory is out of range");
   char* const block = static_cast<char*>(model->memory.take(layout.bytes()));
   if (!block)
     return fail(BRIM_RT_NO_MEMORY, "no memory for the session's %llu bytes",
@@ -236,11 +247,10 @@ int create(brim_rt_model* model, const brim_rt_session_options& options, brim_rt
   s->program = program;
   s->bytes = layout.bytes();
   s->isa = isa;
-  s->values = reinterpret_cast<Operand*>(block + values);
-  s->steps = reinterpret_cast<Step*>(block + steps);
+  s->lanes = reinterpret_cast<Lane*>(block + lanes);
+  s->lane_count = lane_count;
   s->ports = reinterpret_cast<brim_rt_port*>(block + port_room);
   s->port_values = reinterpret_cast<uint32_t*>(block + port_values);
-  s->arena = block + arena;
   const auto give_up = [&](int code) {
     brim_rt_session_close(s);
     return code;
@@ -250,19 +260,64 @@ int create(brim_rt_model* model, const brim_rt_session_options& options, brim_rt
   else if (!s->threads.start(count, model->memory))
     return give_up(fail(BRIM_RT_NO_THREAD, "the system starts no %d threads", count));
   const Builder builder(*model, *program, fail);
-  if (const int code = builder.fill_values(*s)) return give_up(code);
-  if (const int code = builder.fill_ports(*s)) return give_up(code);
-  if (const int code = builder.fill_steps(*s)) return give_up(code);
-  if (s->scratch_bytes > 0) {
-    s->scratch = model->memory.take(s->scratch_bytes);
-    if (!s->scratch) {
-      const size_t wanted = std::exchange(s->scratch_bytes, 0);
+  size_t scratch = 0;
+  for (int i = 0; i < lane_count; ++i) {
+    char* const at = block + first_lane + static_cast<size_t>(i) * lane_bytes;
+    Lane& lane = *new (&s->lanes[i]) Lane;
+    lane.values = reinterpret_cast<Operand*>(at + values);
+    lane.steps = reinterpret_cast<Step*>(at + steps);
+    lane.arena = at + arena;
+    if (const int code = builder.fill_values(lane)) return give_up(code);
+    if (i == 0)
+      if (const int code = builder.fill_ports(*s)) return give_up(code);
+    if (const int code = builder.fill_steps(lane, s->step_threads().count(), scratch))
+      return give_up(code);
+  }
+  scratch = (scratch + kAlignment - 1) / kAlignment * kAlignment;
+  if (scratch > kMaxBytes) return give_up(damaged(fail, "its memory is out of range"));
+  if (scratch > 0) {
+    const size_t all = scratch * static_cast<size_t>(lane_count);
+    s->scratch = static_cast<char*>(model->memory.take(all));
+    if (!s->scratch)
       return give_up(fail(BRIM_RT_NO_MEMORY, "no memory for %llu bytes of scratch",
-                          static_cast<unsigned long long>(wanted)));
-    }
+                          static_cast<unsigned long long>(all)));
+    s->scratch_bytes = all;
+    for (int i = 0; i < lane_count; ++i)
+      s->lanes[i].scratch = s->scratch + static_cast<size_t>(i) * scratch;
   }
   *session = s;
   return BRIM_RT_OK;
+}
+
+/// Takes one pass through all steps.
+int run_pass(brim_rt_session& s, Lane& lane, int64_t pass, const void* const* inputs,
+             void* const* outputs) {
+  const auto* const records = s.model->table<ValueRecord>(s.program->values);
+  for (uint64_t i = 0; i < s.program->values.count; ++i) {
+    const Place place = records[i].place;
+    if (place != Place::input && place != Place::output) continue;
+    const void* const all = place == Place::input ? inputs[records[i].at] : outputs[records[i].at];
+    lane.values[i].data = static_cast<char*>(const_cast<void*>(all)) +
+                          static_cast<size_t>(pass) * lane.values[i].bytes();
+  }
+  const Failure fail(&lane.error);
+  const Run run{s.isa, s.step_threads(), lane.scratch};
+  for (uint64_t i = 0; i < s.program->steps.count; ++i) {
+    if (s.is_cancelled.load(std::memory_order_relaxed))
+      return fail(BRIM_RT_CANCELLED, "the run was cancelled");
+    const Step& step = lane.steps[i];
+    if (const int code = step.op->run(step, run, fail)) return code;
+  }
+  return BRIM_RT_OK;
+}
+
+/// Passes that no other lane has begun, until one fails.
+void run_lane(brim_rt_session& s, Lane& lane, const void* const* inputs, void* const* outputs) {
+  lane.error.code = BRIM_RT_OK;
+  for (;;) {
+    const int64_t pass = s.next_pass.fetch_add(1, std::memory_order_relaxed);
+    if (pass >= s.passes() || run_pass(s, lane, pass, inputs, outputs) != BRIM_RT_OK) return;
+  }
 }
 
 }  // namespace
@@ -301,20 +356,28 @@ int brim_rt_run(brim_rt_session* session, const void* const* inputs, void* const
       return fail(BRIM_RT_INVALID_ARGUMENT, "brim_rt_run: no elements of %s",
                   session->ports[i].name);
   }
-  const auto* const records =
-      session->model->table<brim::rt::ValueRecord>(session->program->values);
-  for (uint64_t i = 0; i < session->program->values.count; ++i) {
-    if (records[i].place == brim::rt::Place::input)
-      session->values[i].data = static_cast<char*>(const_cast<void*>(inputs[records[i].at]));
-    else if (records[i].place == brim::rt::Place::output)
-      session->values[i].data = static_cast<char*>(outputs[records[i].at]);
-  }
-  const brim::rt::Run run{session->isa, session->threads, session->scratch};
-  for (uint64_t i = 0; i < session->program->steps.count; ++i) {
-    if (session->is_cancelled.exchange(false, std::memory_order_relaxed))
-      return fail(BRIM_RT_CANCELLED, "the run was cancelled");
-    const brim::rt::Step& step = session->steps[i];
-    if (const int code = step.op->run(step, run, fail)) return code;
+  session->next_pass.store(0, std::memory_order_relaxed);
+  struct Job {
+    brim_rt_session& session;
+    const void* const* inputs;
+    void* const* outputs;
+  } job{*session, inputs, outputs};
+  if (session->lane_count == 1)
+    brim::rt::run_lane(*session, session->lanes[0], inputs, outputs);
+  else
+    session->threads.run(
+        session->lane_count,
+        [](void* context, int64_t part) {
+          const Job& j = *static_cast<const Job*>(context);
+          brim::rt::run_lane(j.session, j.session.lanes[part], j.inputs, j.outputs);
+        },
+        &job);
+  for (int i = 0; i < session->lane_count; ++i) {
+    const brim_rt_error& found = session->lanes[i].error;
+    if (found.code == BRIM_RT_OK) continue;
+    if (found.code == BRIM_RT_CANCELLED)
+      session->is_cancelled.store(false, std::memory_order_relaxed);
+    return fail(found.code, "%s", found.message);
   }
   return BRIM_RT_OK;
 }
@@ -344,5 +407,5 @@ const char* brim_rt_isa(const brim_rt_session* session) {
 const char* brim_rt_step(const brim_rt_session* session, int index) {
   if (!session || index < 0 || static_cast<uint64_t>(index) >= session->program->steps.count)
     return nullptr;
-  return session->steps[index].name;
+  return session->lanes[0].steps[index].name;
 }

@@ -23,8 +23,8 @@ struct EngineOptions {
   std::vector<std::string> outputs = {"output"};  ///< names, in order
   std::vector<std::string> labels;                ///< of classes
   std::map<std::string, std::string> metadata;    ///< what a program needs to know
-  /// Samples with brim's outputs, which brim_rt_verify() compares.
-  int64_t proof_samples = 1;
+  /// Samples with brim's outputs, each computed by itself, which brim_rt_verify() compares.
+  int64_t proof_samples = 2;
   double tolerance = 1e-4;  ///< of their outputs, as a share of the largest one
   int threads = 0;          ///< that layers are measured with; 0: one for each core
 };

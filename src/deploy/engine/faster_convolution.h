@@ -2,6 +2,7 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 
 #include "rt/attributes.h"
@@ -15,8 +16,9 @@ struct ConvolutionSizes {
 };
 
 /// Whether Winograd's algorithm is faster by a tenth, which pays for weights that are four times as
-/// large. False where it cannot compute the convolution. threads; 0: one for each core.
+/// large. False where it cannot compute the convolution. `threads`; 0: one for each core. `others`:
+/// bytes of the network's other weights, which have been read since these were.
 bool winograd_is_faster(const rt::ConvolutionAttributes& a, const ConvolutionSizes& sizes,
-                        int threads);
+                        int threads, size_t others);
 
 }  // namespace brim::deploy

@@ -55,6 +55,7 @@ class Writer {
 rt::ProgramRecord written(Writer& to, const EngineProgram& program, const EngineFile& file) {
   rt::ProgramRecord record{};
   record.batch = program.batch;
+  record.pass = program.pass;
   record.arena_bytes = program.arena_bytes;
   std::vector<rt::ValueRecord> values;
   for (const ProgramValue& v : program.values) {

@@ -103,8 +103,11 @@ uint64_t EngineWeights::add(const void* data, size_t bytes) {
 Lowering::Lowering(const EngineNetwork& of, int64_t samples, int with_threads,
                    EngineWeights& weights)
     : network(of), batch(samples), threads(with_threads), weights_(weights) {
-  program_.batch = batch;
+  program_.batch = program_.pass = batch;
   lowered_.resize(network.values.size());
+  for (const EngineValue& v : network.values)
+    if (v.constant.defined())
+      constant_bytes_ += static_cast<size_t>(v.constant.numel()) * size_of(v.dtype);
   for (size_t i = 0; i < network.inputs.size(); ++i) {
     const EngineValue& x = network.values[static_cast<size_t>(network.inputs[i])];
     program_.inputs.push_back(static_cast<uint32_t>(program_.values.size()));
@@ -295,9 +298,9 @@ void Lowering::plan_memory() {
     if (v.storage >= 0) v.at = offsets.contains(v.storage) ? offsets.at(v.storage) : 0;
 }
 
-EngineProgram engine_program(const EngineNetwork& network, int64_t batch, int threads,
+EngineProgram engine_program(const EngineNetwork& network, int64_t pass, int threads,
                              EngineWeights& weights) {
-  return Lowering(network, batch, threads, weights).program();
+  return Lowering(network, pass, threads, weights).program();
 }
 
 }  // namespace brim::deploy

@@ -27,6 +27,9 @@ class Lowering {
   const int64_t batch;
   const int threads;
 
+  /// Of all constants of the network.
+  size_t constant_bytes() const { return constant_bytes_; }
+
   const ProgramValue& value(uint32_t id) const { return program_.values[id]; }
   /// A value of the network, row-major.
   uint32_t plain(int id);
@@ -72,6 +75,7 @@ class Lowering {
   std::vector<Lowered> lowered_;
   std::string module_;
   int storages_ = 0;
+  size_t constant_bytes_ = 0;
 };
 
 /// Throws NotImplemented where engines have nothing for what the node does, without a place.

@@ -41,16 +41,17 @@ struct ProgramStep {
 };
 
 struct EngineProgram {
-  int64_t batch = 1;
+  int64_t batch = 1;  ///< samples of a run
+  int64_t pass = 1;   ///< samples that go through the steps together
   uint64_t arena_bytes = 0;
   std::vector<ProgramValue> values;
   std::vector<ProgramStep> steps;
   std::vector<uint32_t> inputs, outputs;  ///< values
 };
 
-/// `threads`: that layers are measured with. Throws NotImplemented, which lists all operators that
-/// engines cannot hold, and the modules they are in.
-EngineProgram engine_program(const EngineNetwork& network, int64_t batch, int threads,
+/// Of runs whose passes are the network's batch. `threads`: that layers are measured with. Throws
+/// NotImplemented, which lists all operators that engines cannot hold, and the modules they are in.
+EngineProgram engine_program(const EngineNetwork& network, int64_t pass, int threads,
                              EngineWeights& weights);
 
 std::string_view name_of(rt::OpCode op);

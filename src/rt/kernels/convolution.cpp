@@ -22,7 +22,7 @@ HWY_INLINE void copy(const float* HWY_RESTRICT from, int64_t count, float* HWY_R
   const TagF d;
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
-  for (; i < count; ++i) to[i] = from[i];
+  if (i < count) store_part(load_part(from + i, count - i), count - i, to + i);
 }
 
 HWY_INLINE void zero(float* to, int64_t count) {

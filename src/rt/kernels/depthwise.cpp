@@ -31,12 +31,8 @@ HWY_INLINE void pixel(const Convolution& k, const float* line, const Taps& rows,
                       float* y) {
   const TagF d;
   const ConvolutionAttributes& a = k.a;
-  HWY_ALIGN float room[kPanel];
-  const auto load = [&](const float* from) HWY_ATTR {
-    if constexpr (!kPart) return hn::LoadU(d, from);
-    for (int64_t i = 0; i < kLanes; ++i) room[i] = i < count ? from[i] : 0;
-    return hn::Load(d, room);
-  };
+  const auto load = [&](const float* from)
+                        HWY_ATTR { return kPart ? load_part(from, count) : hn::LoadU(d, from); };
   VecF sum = k.bias ? load(k.bias + c) : hn::Zero(d);
   for (int64_t ky = rows.first; ky < rows.last; ++ky)
     for (int64_t kx = columns.first; kx < columns.last; ++kx)
@@ -44,12 +40,7 @@ HWY_INLINE void pixel(const Convolution& k, const float* line, const Taps& rows,
                        load(k.weights + (ky * a.kernel_w + kx) * k.c + c), sum);
   if (residual) sum = hn::Add(sum, load(residual + c));
   sum = clip(sum, static_cast<float>(a.low), static_cast<float>(a.high));
-  if constexpr (!kPart) {
-    hn::StoreU(sum, d, y + c);
-  } else {
-    hn::Store(sum, d, room);
-    for (int64_t i = 0; i < count; ++i) y[c + i] = room[i];
-  }
+  kPart ? store_part(sum, count, y + c) : hn::StoreU(sum, d, y + c);
 }
 
 /// Columns [begin, end) of a row, whose windows of 3 x 3 lie in the image; `line` is the first

@@ -46,27 +46,16 @@ void pool_rows(const Pooling& p, int64_t begin, int64_t end, float start, const 
       float* const y = p.y + (r * p.ow + column) * p.c;
       for (int64_t c = 0; c < p.c; c += kLanes) {
         const int64_t count = std::min<int64_t>(kLanes, p.c - c);
-        HWY_ALIGN float room[kPanel] = {};
         VecF sum = hn::Set(d, start);
         for (int64_t i = rows.first; i < rows.last; i += a.dilation_h) {
           const float* x = p.x + ((image * p.h + i) * p.w + columns.first) * p.c + c;
           for (int64_t j = columns.first; j < columns.last;
                j += a.dilation_w, x += a.dilation_w * p.c) {
-            if (count == kLanes) {
-              sum = join(sum, hn::LoadU(d, x));
-              continue;
-            }
-            for (int64_t k = 0; k < count; ++k) room[k] = x[k];
-            sum = join(sum, hn::Load(d, room));
+            sum = join(sum, count == kLanes ? hn::LoadU(d, x) : load_part(x, count));
           }
         }
         sum = finish(sum, elements);
-        if (count == kLanes) {
-          hn::StoreU(sum, d, y + c);
-        } else {
-          hn::Store(sum, d, room);
-          for (int64_t k = 0; k < count; ++k) y[c + k] = room[k];
-        }
+        count == kLanes ? hn::StoreU(sum, d, y + c) : store_part(sum, count, y + c);
       }
     }
   }

@@ -9,8 +9,6 @@
 
 #include <hwy/highway.h>
 
-#include <cstring>
-
 #include "rt/kernels/convolution.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -59,6 +57,28 @@ struct Right {
   const float* data;
   int64_t panel;
 };
+
+/// The first `count` < kLanes numbers, and zeros.
+HWY_INLINE VecF load_part(const float* from, int64_t count) {
+  const TagF d;
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(count)), d, from);
+#else
+  HWY_ALIGN float all[kLanes] = {};
+  for (int64_t i = 0; i < count; ++i) all[i] = from[i];
+  return hn::Load(d, all);
+#endif
+}
+HWY_INLINE void store_part(VecF v, int64_t count, float* to) {
+  const TagF d;
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  hn::BlendedStore(v, hn::FirstN(d, static_cast<size_t>(count)), d, to);
+#else
+  HWY_ALIGN float all[kLanes];
+  hn::Store(v, d, all);
+  for (int64_t i = 0; i < count; ++i) to[i] = all[i];
+#endif
+}
 
 HWY_INLINE VecF clip(VecF v, float low, float high) {
   const TagF d;
@@ -112,12 +132,18 @@ struct Tile {
         }
         continue;
       }
-      HWY_ALIGN float all[kColumns], more[kColumns] = {};
-      if (residual) std::memcpy(more, residual, static_cast<size_t>(f.columns) * sizeof(float));
-      for (int v = 0; v < P * kVectors; ++v)
-        hn::StoreU(clip(hn::Add(sums[r][v], hn::LoadU(d, more + v * kLanes)), f.low, f.high), d,
-                   all + v * kLanes);
-      std::memcpy(y, all, static_cast<size_t>(f.columns) * sizeof(float));
+      for (int v = 0; v < P * kVectors; ++v) {
+        const int64_t at = v * kLanes, count = f.columns - at;
+        if (count <= 0) break;
+        VecF sum = sums[r][v];
+        if (count >= kLanes) {
+          if (residual) sum = hn::Add(sum, hn::LoadU(d, residual + at));
+          hn::StoreU(clip(sum, f.low, f.high), d, y + at);
+        } else {
+          if (residual) sum = hn::Add(sum, load_part(residual + at, count));
+          store_part(clip(sum, f.low, f.high), count, y + at);
+        }
+      }
     }
   }
 };

@@ -87,7 +87,7 @@ void convolution(Lowering& to, const EngineNode& node) {
                                     .oh = shape[2],
                                     .ow = shape[3],
                                     .o = outputs};
-    if (winograd_is_faster(a, sizes, to.threads)) op = rt::OpCode::winograd;
+    if (winograd_is_faster(a, sizes, to.threads, to.constant_bytes())) op = rt::OpCode::winograd;
     operands.push_back(add_weights(
         to, op == rt::OpCode::winograd
                 ? winograd_weights(weights, outputs, inputs)
@@ -98,6 +98,40 @@ void convolution(Lowering& to, const EngineNode& node) {
   const uint32_t y = to.made({shape[0], shape[2], shape[3], shape[1]});
   to.step(op, operands, y, a);
   to.set_nhwc(node.outputs[0], y);
+}
+
+/// Where windows do not overlap: a product for each pixel, whose outputs become a window.
+void transposed_convolution(Lowering& to, const EngineNode& node) {
+  const Shape w = to.network.shape(node, 1);
+  const Sizes one = {1, 1}, none = {0, 0, 0, 0};
+  const Sizes strides = node.attribute("strides", one);
+  const bool is_apart =
+      w.rank() == 4 && strides == Sizes{w[2], w[3]} && node.attribute("pads", none) == none &&
+      node.attribute("dilations", one) == one && node.attribute<int64_t>("group", 1) == 1 &&
+      node.attribute("output_padding", Sizes{0, 0}) == Sizes{0, 0};
+  BRIM_CHECK(is_apart, NotImplemented, "windows that overlap, or are padded or dilated");
+  const int64_t inputs = w[0], outputs = w[1], taps = w[2] * w[3], all = taps * outputs;
+  const std::vector<float> weights = weights_of(to, node, 1);
+  const std::vector<float> bias =
+      node.has(2) ? weights_of(to, node, 2) : std::vector<float>(static_cast<size_t>(outputs));
+  // Rows (tap, output) of as many numbers as there are inputs.
+  std::vector<float> rows(weights.size()), sums;
+  for (int64_t c = 0; c < inputs; ++c)
+    for (int64_t o = 0; o < outputs; ++o)
+      for (int64_t t = 0; t < taps; ++t)
+        rows[static_cast<size_t>((t * outputs + o) * inputs + c)] =
+            weights[static_cast<size_t>((c * outputs + o) * taps + t)];
+  for (int64_t t = 0; t < taps; ++t) sums.insert(sums.end(), bias.begin(), bias.end());
+  const uint32_t x = to.nhwc(node.inputs[0]);
+  const Sizes from = to.value(x).dims;
+  const uint32_t windows = to.made({from[0], from[1], from[2], all});
+  to.step(rt::OpCode::convolution,
+          {x, add_weights(to, panels_of_weights(rows, 1, all, inputs, 1)),
+           add_weights(to, panels_of_bias(sums, 1))},
+          windows, product_attributes(node));
+  const uint32_t y = to.transposed(
+      to.view(windows, {from[0], from[1], from[2], w[2], w[3], outputs}), {0, 1, 3, 2, 4, 5});
+  to.set_nhwc(node.outputs[0], to.view(y, {from[0], from[1] * w[2], from[2] * w[3], outputs}));
 }
 
 /// A factor and a sum for each channel: a depthwise convolution of one pixel.
@@ -159,9 +193,11 @@ void matmul(Lowering& to, const EngineNode& node) {
   to.set_plain(node.outputs[0], y);
 }
 
-const bool registered_layers =
-    register_operator("Conv", &convolution) && register_operator("Affine", &affine) &&
-    register_operator("Gemm", &gemm) && register_operator("MatMul", &matmul);
+const bool registered_layers = register_operator("Conv", &convolution) &&
+                               register_operator("ConvTranspose", &transposed_convolution) &&
+                               register_operator("Affine", &affine) &&
+                               register_operator("Gemm", &gemm) &&
+                               register_operator("MatMul", &matmul);
 
 }  // namespace
 }  // namespace brim::deploy
