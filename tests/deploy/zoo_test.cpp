@@ -15,39 +15,10 @@
 #include <stdexcept>
 
 #include "deploy/kept_onnx.h"
+#include "deploy/zoo_inputs.h"
 
 namespace brim::tests {
 namespace {
-
-struct ZooInput {
-  Shape shape;  ///< of a sample
-  int64_t classes = 10;
-  bool is_tokens = false;
-};
-
-/// `full`: photographs as large as in training.
-ZooInput input_of(const std::string& model, bool full) {
-  if (model == "mlp") return {{8}, 3};
-  if (model.starts_with("transformer")) return {{48}, 64, true};
-  if (model.starts_with("unet")) return {{3, 64, 64}, 4};
-  if (model == "tutorial-cnn" || model.find("cifar") != std::string::npos) return {{3, 32, 32}};
-  return {full ? Shape{3, 224, 224} : Shape{3, 64, 64}};
-}
-
-Tensor random_input(const ZooInput& input, int64_t batch) {
-  Shape shape = input.shape;
-  shape.insert(0, batch);
-  if (input.is_tokens) return randint(0, input.classes, shape);
-  return randn(shape);
-}
-
-/// Statistics as a training leaves them, so that no layer's outputs explode or vanish.
-void warm_up(nn::Module& network, const ZooInput& input) {
-  const NoGrad scope;
-  network.train();
-  for (int i = 0; i < 3; ++i) (void)network(random_input(input, 4));
-  network.eval();
-}
 
 /// What goes into layers in integers, as integers, by the name of the layer.
 class Int8Inputs {
@@ -111,11 +82,10 @@ class OnnxZoo : public testing::TestWithParam<std::string> {
 
 TEST_P(OnnxZoo, IsExported) {
   const std::string& name = GetParam();
-  const bool is_large =
-      name.starts_with("vgg") || name.starts_with("resnet101") || name.starts_with("resnet152");
-  if (is_large && !files_.is_kept()) GTEST_SKIP() << "hundreds of megabytes; see BRIM_ONNX_ZOO";
+  if (is_large_network(name) && !files_.is_kept())
+    GTEST_SKIP() << "hundreds of megabytes; see BRIM_ONNX_ZOO";
   manual_seed(7);
-  const ZooInput input = input_of(name, files_.is_kept());
+  const ZooInput input = zoo_input(name, files_.is_kept());
   const auto network = nn::make_model(name, {.classes = input.classes, .input = input.shape});
   warm_up(*network, input);
   save(*network, input, name);

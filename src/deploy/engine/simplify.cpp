@@ -93,6 +93,7 @@ class Simplifier {
     } else if (node.op == "Expand") {
       y.constant = x.expand(y.shape).contiguous();
     }
+    if (y.constant.defined()) retire(node);
   }
 
   static bool is_layer(const EngineNode& node) {

@@ -24,7 +24,7 @@ int check_copy(const Step& s, const Failure& fail) {
   int64_t count = 1;
   for (const int64_t size : a.sizes)
     if (size < 1 || __builtin_mul_overflow(count, size, &count)) return does_not_fit(s, fail);
-  if (!stays_within(a.sizes, a.strides_x, a.begin_x, s.in(0).count()) ||
+  if (count > s.out(0).count() || !stays_within(a.sizes, a.strides_x, a.begin_x, s.in(0).count()) ||
       !stays_within(a.sizes, a.strides_y, a.begin_y, s.out(0).count()))
     return does_not_fit(s, fail);
   return BRIM_RT_OK;

@@ -1,0 +1,74 @@
+// An engine by the runtime's C interface, for tests.
+#pragma once
+
+#include <brim_rt.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <brim/core/tensor.h>
+#include <brim/ops/create.h>
+
+namespace brim::tests {
+
+/// A model with one session. Throws std::runtime_error with the runtime's line.
+class OpenedEngine {
+ public:
+  explicit OpenedEngine(const std::string& path, brim_rt_session_options options = {},
+                        const brim_rt_allocator* allocator = nullptr)
+      : model_(nullptr, &brim_rt_close), session_(nullptr, &brim_rt_session_close) {
+    brim_rt_error error;
+    brim_rt_model* model = nullptr;
+    check(brim_rt_open(path.c_str(), allocator, &model, &error), error);
+    model_.reset(model);
+    brim_rt_session* session = nullptr;
+    if (!options.own_threads && !options.threads) options.own_threads = 2;
+    check(brim_rt_session_create(model, &options, &session, &error), error);
+    session_.reset(session);
+  }
+
+  brim_rt_model* model() const { return model_.get(); }
+  brim_rt_session* session() const { return session_.get(); }
+
+  /// The first output of one input.
+  Tensor operator()(const Tensor& x) const {
+    const brim_rt_port& port = *brim_rt_output(session(), 0);
+    Shape shape;
+    for (int i = 0; i < port.rank; ++i) shape.push_back(port.shape[i]);
+    Tensor y = Tensor::empty(shape, DType::f32, Device::cpu());
+    const Tensor dense = x.contiguous();
+    if (brim_rt_input(session(), 0)->bytes !=
+        static_cast<size_t>(dense.numel()) * size_of(dense.dtype()))
+      throw std::runtime_error("an input of another size");
+    const void* inputs[] = {dense.raw()};
+    void* outputs[] = {y.raw()};
+    brim_rt_error error;
+    check(brim_rt_run(session(), inputs, outputs, &error), error);
+    return y;
+  }
+
+  static void check(int code, const brim_rt_error& error) {
+    if (code != BRIM_RT_OK) throw std::runtime_error(error.message);
+  }
+
+ private:
+  std::unique_ptr<brim_rt_model, void (*)(brim_rt_model*)> model_;
+  std::unique_ptr<brim_rt_session, void (*)(brim_rt_session*)> session_;
+};
+
+/// The largest difference as a share of the largest number.
+inline double relative_difference(const Tensor& found, const Tensor& expected) {
+  const std::vector<float> a = found.contiguous().to_vector<float>(),
+                           b = expected.contiguous().to_vector<float>();
+  if (a.size() != b.size()) return 1e300;
+  double worst = 0, largest = 1e-30;
+  for (size_t i = 0; i < a.size(); ++i) {
+    worst = std::max(worst, std::fabs(double{a[i]} - double{b[i]}));
+    largest = std::max(largest, std::fabs(double{b[i]}));
+  }
+  return worst / largest;
+}
+
+}  // namespace brim::tests
