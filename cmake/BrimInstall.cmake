@@ -1,7 +1,8 @@
 # cmake --install: headers, libbrim, the command with its comparison, the CMake package and the pkg-config file.
 include(CMakePackageConfigHelpers)
 
-install(TARGETS brim brim_datasets EXPORT brimTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS brim brim_datasets brim_rt brim_rt_static EXPORT brimTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET brim-cli)
   install(TARGETS brim_command EXPORT brimTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   if(TARGET brim_http)
@@ -18,6 +19,8 @@ endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/brim ${PROJECT_BINARY_DIR}/generated/brim
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 
+install(FILES ${PROJECT_SOURCE_DIR}/include/brim_rt.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright) # as Debian calls it
 
 set(brim_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/brim)
@@ -31,5 +34,6 @@ file(RELATIVE_PATH brim_pc_to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CM
 string(REGEX REPLACE "/$" "" brim_pc_to_prefix "${brim_pc_to_prefix}")
 configure_file(cmake/brim.pc.in ${PROJECT_BINARY_DIR}/brim.pc @ONLY)
 configure_file(cmake/brim-datasets.pc.in ${PROJECT_BINARY_DIR}/brim-datasets.pc @ONLY)
+configure_file(cmake/brim-rt.pc.in ${PROJECT_BINARY_DIR}/brim-rt.pc @ONLY)
 configure_file(cmake/brim-command.pc.in ${PROJECT_BINARY_DIR}/brim-command.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/brim.pc ${PROJECT_BINARY_DIR}/brim-datasets.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${PROJECT_BINARY_DIR}/brim.pc ${PROJECT_BINARY_DIR}/brim-datasets.pc ${PROJECT_BINARY_DIR}/brim-rt.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

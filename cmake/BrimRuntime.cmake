@@ -23,6 +23,7 @@ if(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64) # SSE4, too, whatever libbrim has
   target_compile_options(brim_rt_objects PRIVATE -UHWY_DISABLED_TARGETS -DHWY_DISABLED_TARGETS=HWY_SSSE3)
 endif()
 target_link_options(brim_rt PRIVATE LINKER:--gc-sections LINKER:--as-needed -static-libgcc)
-set_target_properties(brim_rt_static PROPERTIES OUTPUT_NAME brim_rt)
+set_target_properties(brim_rt_static PROPERTIES OUTPUT_NAME brim_rt EXPORT_NAME rt_static ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+add_library(brim::rt_static ALIAS brim_rt_static)
 set_target_properties(brim_rt PROPERTIES EXPORT_NAME rt VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
                                          BUILD_WITH_INSTALL_RPATH ON)

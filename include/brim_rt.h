@@ -33,15 +33,16 @@ extern "C" {
 
 typedef enum brim_rt_code {
   BRIM_RT_OK = 0,
-  BRIM_RT_INVALID_ARGUMENT = 1, /* a null pointer, a number out of range, a name that is not there */
-  BRIM_RT_FILE = 2,             /* the file cannot be opened or mapped */
-  BRIM_RT_DAMAGED = 3,          /* the file is no engine, is cut, or was altered */
-  BRIM_RT_VERSION = 4,          /* the file is of another version, or of another byte order */
-  BRIM_RT_UNSUPPORTED = 5,      /* this runtime or CPU lacks an op or an instruction set */
-  BRIM_RT_NO_MEMORY = 6,        /* the allocator returned NULL */
-  BRIM_RT_NO_THREAD = 7,        /* the system starts no further thread */
-  BRIM_RT_CANCELLED = 8,        /* brim_rt_cancel() was called */
-  BRIM_RT_NOT_EQUAL = 9         /* brim_rt_verify(): an output is not what the file says */
+  BRIM_RT_INVALID_ARGUMENT =
+      1,                   /* a null pointer, a number out of range, a name that is not there */
+  BRIM_RT_FILE = 2,        /* the file cannot be opened or mapped */
+  BRIM_RT_DAMAGED = 3,     /* the file is no engine, is cut, or was altered */
+  BRIM_RT_VERSION = 4,     /* the file is of another version, or of another byte order */
+  BRIM_RT_UNSUPPORTED = 5, /* this runtime or CPU lacks an op or an instruction set */
+  BRIM_RT_NO_MEMORY = 6,   /* the allocator returned NULL */
+  BRIM_RT_NO_THREAD = 7,   /* the system starts no further thread */
+  BRIM_RT_CANCELLED = 8,   /* brim_rt_cancel() was called */
+  BRIM_RT_NOT_EQUAL = 9    /* brim_rt_verify(): an output is not what the file says */
 } brim_rt_code;
 
 typedef struct brim_rt_error {
@@ -100,8 +101,7 @@ typedef struct brim_rt_session_options {
 } brim_rt_session_options;
 
 /* Takes all memory that runs need. `options` may be NULL. */
-BRIM_RT_API int brim_rt_session_create(brim_rt_model* model,
-                                       const brim_rt_session_options* options,
+BRIM_RT_API int brim_rt_session_create(brim_rt_model* model, const brim_rt_session_options* options,
                                        brim_rt_session** session, brim_rt_error* error);
 BRIM_RT_API void brim_rt_session_close(brim_rt_session* session);
 
