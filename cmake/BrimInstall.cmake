@@ -19,7 +19,8 @@ endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/brim ${PROJECT_BINARY_DIR}/generated/brim
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 
-install(FILES ${PROJECT_SOURCE_DIR}/include/brim_rt.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+# The runtime of engines, and its wrapper.
+install(FILES ${PROJECT_SOURCE_DIR}/include/brim_rt.h ${PROJECT_SOURCE_DIR}/include/brim_rt.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright) # as Debian calls it
 

@@ -283,6 +283,11 @@ if(BRIM_TESTS AND CMAKE_READELF)
   brim_add_test(cuda_free tests/backend/cuda/cuda_free.sh ${CMAKE_READELF} ${free_of_cuda})
 endif()
 
+# Wrappers of brim_rt.h, over a library that stands for libbrim_rt and reports each of its errors.
+if(TARGET rt_wrappers_test)
+  target_sources(rt_wrappers_test PRIVATE tests/rt_wrappers/fake_runtime.cpp)
+endif()
+
 # `kill -9` at random moments of a training run, each followed by --resume; by hand with --kills 50.
 if(BRIM_TESTS AND BRIM_PYTHON AND TARGET brim-cli)
   brim_add_test(train_kills ${BRIM_PYTHON} tests/train/kill_resume.py $<TARGET_FILE:brim-cli> --kills 5)

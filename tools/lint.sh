@@ -9,7 +9,7 @@ check_format() {
   for script in .ci/run .ci/full tools/*.sh tests/tools/*.sh; do bash -n "$script"; done
   local folders=()
   for folder in include src tests bench examples cmake lab; do [ ! -d $folder ] || folders+=("$folder"); done
-  find "${folders[@]}" \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) -print0 |
+  find "${folders[@]}" \( -name '*.h' -o -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) -print0 |
     xargs -0 -P "$(nproc)" -n 40 clang-format --dry-run -Werror
 }
 
