@@ -19,8 +19,9 @@ endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/brim ${PROJECT_BINARY_DIR}/generated/brim
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 
-# The runtime of engines, and its wrapper.
+# The runtime of engines, and its wrappers, each one file.
 install(FILES ${PROJECT_SOURCE_DIR}/include/brim_rt.h ${PROJECT_SOURCE_DIR}/include/brim_rt.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/python/brim_rt.py DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/python)
 
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright) # as Debian calls it
 

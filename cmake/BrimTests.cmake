@@ -287,6 +287,13 @@ endif()
 if(TARGET rt_wrappers_test)
   target_sources(rt_wrappers_test PRIVATE tests/rt_wrappers/fake_runtime.cpp)
 endif()
+if(BRIM_TESTS AND BRIM_PYTHON AND NOT BRIM_SANITIZE)
+  add_library(fake_brim_rt MODULE tests/rt_wrappers/fake_runtime.cpp)
+  target_include_directories(fake_brim_rt PRIVATE ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(fake_brim_rt PRIVATE brim_flags)
+  set_target_properties(fake_brim_rt PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fakes)
+  brim_add_test(rt_python ${BRIM_PYTHON} tests/rt_wrappers/brim_rt_test.py $<TARGET_FILE:fake_brim_rt>)
+endif()
 
 # `kill -9` at random moments of a training run, each followed by --resume; by hand with --kills 50.
 if(BRIM_TESTS AND BRIM_PYTHON AND TARGET brim-cli)
