@@ -10,8 +10,8 @@ if(TARGET brim-cli)
   endif()
   install(FILES ${PROJECT_BINARY_DIR}/brim-command.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
   install(TARGETS brim-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  # For `brim bench compare` and `brim bench sweep`.
-  install(PROGRAMS ${PROJECT_SOURCE_DIR}/bench/compare_torch.py ${PROJECT_SOURCE_DIR}/bench/sweep_torch.py
+  # For `brim bench compare`, `sweep` and `deploy`.
+  install(PROGRAMS ${PROJECT_SOURCE_DIR}/bench/compare_torch.py ${PROJECT_SOURCE_DIR}/bench/sweep_torch.py ${PROJECT_SOURCE_DIR}/bench/compare_deploy.py
           DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/bench)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/bench/compare DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/bench
           FILES_MATCHING PATTERN "*.py")

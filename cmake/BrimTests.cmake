@@ -306,6 +306,7 @@ endif()
 if(BRIM_TESTS AND BRIM_PYTHON)
   brim_add_test(bench_report ${BRIM_PYTHON} tests/bench/report_test.py)
   brim_add_test(bench_sweep ${BRIM_PYTHON} tests/bench/sweep_test.py)
+  brim_add_test(bench_deploy ${BRIM_PYTHON} tests/bench/deploy_test.py)
 endif()
 
 # tests/fuzz/<name>_fuzz.cpp defines LLVMFuzzerTestOneInput; its seeds lie in tests/fuzz/corpus/<name>/.

@@ -175,9 +175,9 @@ def library():
 
 
 def _all(function, handle):
-    """What the function gives for 0, 1, ... until it gives nothing."""
+    """What the function gives for 0, 1, ... until it gives nothing, which an empty text is not."""
     values = []
-    while value := function(handle, len(values)):
+    while (value := function(handle, len(values))) or value == b"":
         values.append(value)
     return values
 

@@ -50,7 +50,7 @@ def memory_groups(report):
     return groups
 
 
-def section(title, groups, top, unit):
+def section(title, groups, top, unit, colours):
     """-> (SVG elements, y of their end). All groups share one linear scale."""
     largest = max(max(value for _, value, _ in bars) for _, bars, _ in groups)
     largest = max([largest, *(target for _, _, target in groups if target)])
@@ -64,7 +64,7 @@ def section(title, groups, top, unit):
             length = max(1.0, value * scale)
             parts.append(
                 f'<rect x="{LEFT}" y="{y + i * BAR:.1f}" width="{length:.1f}" height="{BAR - 2}" '
-                f'fill="{COLOURS[way]}"><title>{escape(f"{case}, {way}: {label}")}</title></rect>'
+                f'fill="{colours[way]}"><title>{escape(f"{case}, {way}: {label}")}</title></rect>'
             )
             # Beyond the mark of the target, where the label would lie across it.
             x = LEFT + length + 6
@@ -82,23 +82,19 @@ def section(title, groups, top, unit):
     return parts, y
 
 
-def svg(report):
-    """The chart's text."""
+def page(head, colours, sections):
+    """The chart's text. colours: {way: its colour}; sections: [(title, [(case, [(way, value, label)], target or None)], unit)]"""
     parts, y = [], HEAD
-    for title, groups, unit in (
-        ("Speed against PyTorch's best of eager and torch.compile (longer is faster)", time_groups(report), "x"),
-        ("Peak resident memory in training, against PyTorch's least (shorter is better)", memory_groups(report), ""),
-    ):
+    for title, groups, unit in sections:
         if groups:
-            made, y = section(title, groups, y, unit)
+            made, y = section(title, groups, y, unit, colours)
             parts += made
             y += 10
     legend, x = [], LEFT
-    for way, colour in COLOURS.items():
+    for way, colour in colours.items():
         legend.append(f'<rect x="{x}" y="30" width="12" height="12" fill="{colour}"/>')
         legend.append(text(x + 17, 40, way))
         x += 130
-    head = f"brim and PyTorch {report['torch']} (CPU), {report['threads']} threads, {report['cpu']}"
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{y:.0f}" '
@@ -111,3 +107,11 @@ def svg(report):
             "",
         ]
     )
+
+
+def svg(report):
+    """The chart's text."""
+    head = f"brim and PyTorch {report['torch']} (CPU), {report['threads']} threads, {report['cpu']}"
+    speed = "Speed against PyTorch's best of eager and torch.compile (longer is faster)"
+    memory = "Peak resident memory in training, against PyTorch's least (shorter is better)"
+    return page(head, COLOURS, [(speed, time_groups(report), "x"), (memory, memory_groups(report), "")])

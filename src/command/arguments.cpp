@@ -42,6 +42,10 @@ template <class T>
 struct NumberIn<std::optional<T>> {
   using type = T;
 };
+template <class T>
+struct NumberIn<std::vector<T>> {
+  using type = T;
+};
 
 }  // namespace
 
@@ -74,6 +78,11 @@ Argument Argument::one_each() {
   return *this;
 }
 
+Argument Argument::comma_separated() {
+  option_->allow_extra_args(false)->delimiter(',');
+  return *this;
+}
+
 Argument Argument::file() {
   option_->type_name("FILE");
   return *this;
@@ -92,6 +101,7 @@ Argument Arguments::add(const char* name, T& value, const char* help) {
 }
 template Argument Arguments::add(const char*, std::string&, const char*);
 template Argument Arguments::add(const char*, std::vector<std::string>&, const char*);
+template Argument Arguments::add(const char*, std::vector<int64_t>&, const char*);
 template Argument Arguments::add(const char*, int&, const char*);
 template Argument Arguments::add(const char*, int64_t&, const char*);
 template Argument Arguments::add(const char*, uint64_t&, const char*);

@@ -27,8 +27,9 @@ class Argument {
   template <class T>
   Argument range(T low, T high);  ///< both are allowed; int, int64_t or double
   Argument one_of(std::initializer_list<const char*> words);
-  Argument one_each();  ///< each use takes one word: `--part time --part memory`
-  Argument file();      ///< FILE stands for it in --help
+  Argument one_each();         ///< each use takes one word: `--part time --part memory`
+  Argument comma_separated();  ///< one word with several values: `--batch 1,16`
+  Argument file();             ///< FILE stands for it in --help
 
  private:
   CLI::Option* option_;

@@ -1,5 +1,6 @@
 // `brim bench NAME`: times a training step or a single op on this machine. `brim bench compare`
-// runs it beside PyTorch doing the same work, `brim bench sweep` every op.
+// runs it beside PyTorch doing the same work, `brim bench sweep` every op, `brim bench deploy`
+// engines beside other runtimes.
 #include <brim/core/tf32.h>
 #include <brim/core/threads.h>
 #include <brim/version.h>
@@ -13,6 +14,7 @@
 
 #include "bench/command/cases.h"
 #include "bench/command/compare.h"
+#include "bench/command/deploy.h"
 #include "bench/command/fma_peak.h"
 #include "bench/command/gpu_chapter.h"
 #include "bench/command/layout.h"
@@ -75,7 +77,7 @@ void list(const std::vector<BenchCase>& cases) {
 /// The cases of the given names, in their order.
 std::vector<BenchCase> chosen(const BenchOptions& options) {
   const std::vector<BenchCase> cases = all_cases();
-  std::vector<std::string> known = {"all", "list", "compare", "sweep"};
+  std::vector<std::string> known = {"all", "list", "compare", "sweep", "deploy"};
   for (const Table& table : kTables) known.emplace_back(table.name);
   for (const BenchCase& bench : cases) known.push_back(bench.name);
   const bool compiled = options.mode == "compiled";
@@ -298,9 +300,12 @@ std::function<int()> define(Arguments args) {
   const Arguments compare = define_compare(args, *c);
   auto s = std::make_shared<SweepArguments>();
   const Arguments sweep = define_sweep(args, *s);
-  return [options, c, compare, s, sweep] {
+  auto d = std::make_shared<DeployArguments>();
+  const Arguments deploy = define_deploy(args, *d);
+  return [options, c, compare, s, sweep, d, deploy] {
     if (compare.chosen()) run_compare(*c);
     if (sweep.chosen()) return run_sweep(*s);
+    if (deploy.chosen()) return run_deploy(*d);
     return run(*options);
   };
 }

@@ -66,7 +66,7 @@ class WithoutNumpy(unittest.TestCase):
             with model.session(batch=4, threads=2, isa="avx2") as session:
                 self.assertEqual(repr(session.inputs), "[x: float32 (4, 3)]")
                 self.assertEqual(repr(session.outputs), "[doubled: float32 (4, 3)]")
-                self.assertEqual((session.isa, session.memory, session.steps), ("avx2", 4096, ["double, of layer"]))
+                self.assertEqual((session.isa, session.memory, session.steps), ("avx2", 4096, ["double, of layer", "", "end"]))
                 self.assertEqual(session.verify(), 1e-7)
 
     def test_binds_buffers(self):

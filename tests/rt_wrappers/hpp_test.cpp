@@ -64,7 +64,7 @@ TEST_F(RtHpp, Describes) {
   EXPECT_EQ(session.inputs()[0].shape[0], 4);
   EXPECT_EQ(session.isa(), "avx2");
   EXPECT_EQ(session.memory(), 4096U);
-  EXPECT_EQ(session.steps(), std::vector<std::string>{"double, of layer"});
+  EXPECT_EQ(session.steps(), (std::vector<std::string>{"double, of layer", "", "end"}));
   EXPECT_DOUBLE_EQ(session.verify(), 1e-7);
 }
 
