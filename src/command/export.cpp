@@ -3,6 +3,8 @@
 #include <brim/deploy/engine.h>
 #include <brim/deploy/onnx.h>
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -167,7 +169,7 @@ int export_engine(const ExportOptions& o) {
   if (!is_stdout(o.json)) {
     say(stdout, "{}: {} as an engine: {} steps, {}, {} of memory\n", o.out, net.recipe.model,
         made.steps, format_bytes(made.bytes), format_bytes(made.arena_bytes));
-    say_input(source, o.batch.empty() ? "1" : o.batch);
+    say_input(source, fmt::format("{}", fmt::join(batches, " or ")));
     say(stdout, "outputs within {:.2g} of the largest one of the network's\n", made.difference);
   }
   if (!o.json.empty())
