@@ -27,7 +27,7 @@ int check_program(const brim_rt_model& model, const ProgramRecord& p, const Fail
     return damaged(fail, "a table reaches beyond its end");
   constexpr uint64_t kMaxPorts = 1024;
   if (p.batch < 1 || p.pass < 1 || p.batch % p.pass != 0 || p.inputs.count > kMaxPorts ||
-      p.outputs.count > kMaxPorts)
+      p.outputs.count < 1 || p.outputs.count > kMaxPorts)
     return damaged(fail, "a size is out of range");
   return BRIM_RT_OK;
 }

@@ -1,5 +1,7 @@
-// Blocks of pixels become rows of all that they read, unless a pixel reads one; rows times panels
-// of weights are the sums. The order in which a sum is added up depends on nothing but its depth.
+// Sums are rows of x times panels of weights. Where windows have the pixels of a row side by side,
+// neighbouring outputs read rows of x that lie as they are, and nothing is copied (by_rows). Else
+// blocks of pixels become rows of all that they read. The order in which a sum is added up depends
+// on the sizes alone.
 #include "rt/kernels/convolution.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -111,8 +113,77 @@ Left rows_of(const Convolution& k, int64_t group, int64_t first, int64_t last, f
   return {room, k.depth()};
 }
 
+/// Where the results of the columns from `column` on of a row go.
+Finish finish_of(const Convolution& k, int64_t row, int64_t column, int64_t panel) {
+  const int64_t to = (row * k.ow + column) * k.o + panel * kPanel;
+  return {k.y + to,
+          k.o,
+          k.residual ? k.residual + to : nullptr,
+          k.o - panel * kPanel,
+          static_cast<float>(k.a.low),
+          static_cast<float>(k.a.high)};
+}
+
+/// P panels of one row of outputs, without copies of x.
+template <int P, class Panel>
+void row_products(const Convolution& k, int64_t row, int64_t panel) {
+  const ConvolutionAttributes& a = k.a;
+  const int64_t image = row / k.oh, depth = k.depth(), segment = a.kernel_w * k.c;
+  const int64_t top = row % k.oh * a.stride_h - a.top;
+  const int64_t first =
+      top >= 0 ? 0 : std::min(a.kernel_h, (-top + a.dilation_h - 1) / a.dilation_h);
+  const int64_t last =
+      top >= k.h
+          ? first
+          : std::max(first, std::min(a.kernel_h, (k.h - top + a.dilation_h - 1) / a.dilation_h));
+  const float* const weights = k.weights + panel * depth * kPanel;
+  const float* const bias = k.bias ? k.bias + panel * kPanel : nullptr;
+  const float* const x = k.x + (image * k.h + top) * k.w * k.c;
+  const int64_t line = a.dilation_h * k.w * k.c;
+  // Columns `column` and those behind it, and taps [low, high) of each line of their windows.
+  const auto tiles = [&](auto count, int64_t column, int64_t low, int64_t high) HWY_ATTR {
+    Tile<decltype(count)::value, P, Panel> tile;
+    tile.load(bias, 0);
+    const float* from = x + (column * a.stride_w - a.left + low) * k.c + first * line;
+    const float* w = weights + (first * segment + low * k.c) * kPanel;
+    for (int64_t ky = first; ky < last; ++ky, from += line, w += segment * kPanel)
+      tile.add_products((high - low) * k.c, {from, a.stride_w * k.c}, {w, depth * kPanel});
+    tile.finish(finish_of(k, row, column, panel));
+  };
+  const auto border = [&](int64_t begin, int64_t end) HWY_ATTR {
+    for (int64_t column = begin; column < end; ++column) {
+      const int64_t left = column * a.stride_w - a.left;
+      const int64_t low = std::clamp<int64_t>(-left, 0, a.kernel_w);
+      tiles(std::integral_constant<int, 1>(), column, low,
+            std::clamp<int64_t>(k.w - left, low, a.kernel_w));
+    }
+  };
+  const InnerColumns inner(k);
+  border(0, inner.begin);
+  for_row_tiles(inner.end - inner.begin, [&](auto count, int64_t at) HWY_ATTR {
+    tiles(count, inner.begin + at, 0, a.kernel_w);
+  });
+  border(inner.end, k.ow);
+}
+
+void run_by_rows(const Convolution& k, const ConvolutionPlan& plan, const Threads& threads) {
+  const int64_t panels = panels_of(k.o), rows = k.n * k.oh;
+  const bool is_half = k.o % kPanel != 0 && k.o % kPanel <= kPanel / 2;  // the last one
+  parallel_parts(threads, rows, plan.grain, [&](int64_t, int64_t begin, int64_t end) {
+    // Weights of a panel stay in the cache while rows pass by.
+    int64_t q = 0;
+    for (; q + kWide <= panels - is_half; q += kWide)
+      for (int64_t r = begin; r < end; ++r) row_products<kWide, WholePanel>(k, r, q);
+    for (; q < panels - is_half; ++q)
+      for (int64_t r = begin; r < end; ++r) row_products<1, WholePanel>(k, r, q);
+    for (; q < panels; ++q)
+      for (int64_t r = begin; r < end; ++r) row_products<1, HalfPanel>(k, r, q);
+  });
+}
+
 void run_convolution(const Convolution& k, const ConvolutionPlan& plan, const Threads& threads,
                      float* scratch) {
+  if (plan.by_rows) return run_by_rows(k, plan, threads);
   const int64_t panels = panels_of(k.outputs());
   if (plan.by_panels) {
     float* const rows = scratch + threads.count() * plan.sums;

@@ -33,10 +33,24 @@ struct Convolution {
   int64_t work() const { return pixels() * o * depth(); }
 };
 
-/// How a convolution is cut: threads take blocks of pixels with all panels, or, where there are too
-/// few of them, panels with all blocks. Counted in numbers.
+/// The outputs of a row whose windows lie in the image from left to right.
+struct InnerColumns {
+  int64_t begin, end;
+  explicit InnerColumns(const Convolution& k) {
+    const ConvolutionAttributes& a = k.a;
+    const int64_t last = k.w - a.kernel_w + a.left;  // where the last window begins
+    begin = (a.left + a.stride_w - 1) / a.stride_w;
+    begin = begin < k.ow ? begin : k.ow;
+    end = last < 0 ? begin : last / a.stride_w + 1;
+    end = end < k.ow ? end : k.ow;
+    end = end > begin ? end : begin;
+  }
+};
+
+/// How a convolution is cut: threads take rows of outputs; or blocks of pixels with all panels, or,
+/// where there are too few of them, panels with all blocks. Counted in numbers.
 struct ConvolutionPlan {
-  bool by_panels;
+  bool by_rows, by_panels;
   int64_t block, grain, gather_grain;
   int64_t sums;     ///< room for those of a block, once for each thread
   int64_t scratch;  ///< all
@@ -52,6 +66,13 @@ struct ConvolutionPlan {
     if (block > pixels) block = pixels;
     sums = block * kMaxPanels * kPanel;
     const auto grain_of = [](int64_t work) { return work > 0 ? (kWork + work - 1) / work : kWork; };
+    by_rows = reads_rows(k);
+    if (by_rows) {
+      by_panels = false;
+      grain = grain_of(k.ow * k.depth() * k.o);
+      gather_grain = sums = scratch = 0;
+      return;
+    }
     by_panels = threads > 1 && blocks < 2 * threads && panels > 1;
     const int64_t gathered = k.is_product() ? 0 : k.depth();
     gather_grain = grain_of(8 * k.depth());
@@ -62,6 +83,16 @@ struct ConvolutionPlan {
       grain = grain_of(block * k.depth() * k.o);
       scratch = threads * (sums + block * gathered);
     }
+  }
+
+  /// Whether tiles of neighbouring outputs are nearly full.
+  static bool reads_rows(const Convolution& k) {
+    if (k.a.groups != 1 || k.a.dilation_w != 1 || k.is_product()) return false;
+    constexpr int64_t kTile = 6;
+    const InnerColumns inner(k);
+    const int64_t columns = inner.end - inner.begin, tiles = (columns + kTile - 1) / kTile;
+    const int64_t single = k.ow - columns;
+    return columns > 0 && 4 * (tiles * kTile + 3 * single) <= 5 * k.ow + 8;
   }
 };
 

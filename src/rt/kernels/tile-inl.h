@@ -58,90 +58,101 @@ struct Right {
   int64_t panel;
 };
 
-/// The first `count` < kLanes numbers, and zeros.
-HWY_INLINE VecF load_part(const float* from, int64_t count) {
-  const TagF d;
+/// The first `count` numbers of a vector, and zeros.
+template <class D>
+HWY_INLINE hn::Vec<D> load_part(D d, const float* from, int64_t count) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
   return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(count)), d, from);
 #else
-  HWY_ALIGN float all[kLanes] = {};
+  HWY_ALIGN float all[kPanel] = {};
   for (int64_t i = 0; i < count; ++i) all[i] = from[i];
   return hn::Load(d, all);
 #endif
 }
-HWY_INLINE void store_part(VecF v, int64_t count, float* to) {
-  const TagF d;
+template <class D>
+HWY_INLINE void store_part(D d, hn::Vec<D> v, int64_t count, float* to) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
   hn::BlendedStore(v, hn::FirstN(d, static_cast<size_t>(count)), d, to);
 #else
-  HWY_ALIGN float all[kLanes];
+  HWY_ALIGN float all[kPanel];
   hn::Store(v, d, all);
   for (int64_t i = 0; i < count; ++i) to[i] = all[i];
 #endif
 }
+HWY_INLINE VecF load_part(const float* from, int64_t count) {
+  return load_part(TagF(), from, count);
+}
+HWY_INLINE void store_part(VecF v, int64_t count, float* to) { store_part(TagF(), v, count, to); }
 
-HWY_INLINE VecF clip(VecF v, float low, float high) {
-  const TagF d;
+template <class D>
+HWY_INLINE hn::Vec<D> clip(D d, hn::Vec<D> v, float low, float high) {
   // In this order x86 keeps NaN, as other CPUs do.
   return hn::Min(hn::Set(d, high), hn::Max(hn::Set(d, low), v));
 }
+HWY_INLINE VecF clip(VecF v, float low, float high) { return clip(TagF(), v, low, high); }
 
-/// Sums of R rows and P panels that start at `start` (rows `start_row` apart; 0: one for all).
-template <int R, int P>
+/// A panel of which only the first half has outputs, in vectors of no more than that.
+struct HalfPanel {
+  using Tag = hn::CappedTag<float, kPanel / 2>;
+  static constexpr int kLanesOf = kLanes < 8 ? kLanes : 8;
+  static constexpr int kVectorsOf = static_cast<int>(kPanel / 2) / kLanesOf;
+};
+struct WholePanel {
+  using Tag = TagF;
+  static constexpr int kLanesOf = kLanes;
+  static constexpr int kVectorsOf = kVectors;
+};
+
+/// Sums of R rows and P panels.
+template <int R, int P, class Panel = WholePanel>
 struct Tile {
-  VecF sums[R][P * kVectors];
+  using Tag = typename Panel::Tag;
+  using Vec = hn::Vec<Tag>;
+  static constexpr int kAll = P * Panel::kVectorsOf;
+  static constexpr int64_t kStep = Panel::kLanesOf;
+  Vec sums[R][kAll];
 
+  /// Sums begin at `start`, rows `start_row` apart (0: one for all), or at 0.
   HWY_INLINE void load(const float* HWY_RESTRICT start, int64_t start_row) {
-    const TagF d;
+    const Tag d;
     for (int r = 0; r < R; ++r)
-      for (int v = 0; v < P * kVectors; ++v)
-        sums[r][v] = start ? hn::LoadU(d, start + r * start_row + v * kLanes) : hn::Zero(d);
+      for (int v = 0; v < kAll; ++v)
+        sums[r][v] = start ? hn::LoadU(d, start + r * start_row + v * kStep) : hn::Zero(d);
   }
   HWY_INLINE void add_products(int64_t depth, Left x, Right w) {
-    const TagF d;
+    const Tag d;
     const float* HWY_RESTRICT left = x.data;
     const float* HWY_RESTRICT right = w.data;
     for (int64_t p = 0; p < depth; ++p, ++left, right += kPanel) {
-      VecF weights[P * kVectors];
+      Vec weights[kAll];
       for (int q = 0; q < P; ++q)
-        for (int v = 0; v < kVectors; ++v)
-          weights[q * kVectors + v] = hn::LoadU(d, right + q * w.panel + v * kLanes);
+        for (int v = 0; v < Panel::kVectorsOf; ++v)
+          weights[q * Panel::kVectorsOf + v] = hn::LoadU(d, right + q * w.panel + v * kStep);
       for (int r = 0; r < R; ++r) {
-        const VecF value = hn::Set(d, left[r * x.row]);
-        for (int v = 0; v < P * kVectors; ++v)
-          sums[r][v] = hn::MulAdd(value, weights[v], sums[r][v]);
+        const Vec value = hn::Set(d, left[r * x.row]);
+        for (int v = 0; v < kAll; ++v) sums[r][v] = hn::MulAdd(value, weights[v], sums[r][v]);
       }
     }
   }
   HWY_INLINE void store(float* HWY_RESTRICT to, int64_t row) const {
     for (int r = 0; r < R; ++r)
-      for (int v = 0; v < P * kVectors; ++v)
-        hn::StoreU(sums[r][v], TagF(), to + r * row + v * kLanes);
+      for (int v = 0; v < kAll; ++v) hn::StoreU(sums[r][v], Tag(), to + r * row + v * kStep);
   }
   HWY_INLINE void finish(const Finish& f) const {
-    const TagF d;
-    constexpr int64_t kColumns = P * kPanel;
+    const Tag d;
     for (int r = 0; r < R; ++r) {
-      float* y = f.y + r * f.y_row;
-      const float* residual = f.residual ? f.residual + r * f.y_row : nullptr;
-      if (f.columns >= kColumns) {
-        for (int v = 0; v < P * kVectors; ++v) {
-          VecF sum = sums[r][v];
-          if (residual) sum = hn::Add(sum, hn::LoadU(d, residual + v * kLanes));
-          hn::StoreU(clip(sum, f.low, f.high), d, y + v * kLanes);
-        }
-        continue;
-      }
-      for (int v = 0; v < P * kVectors; ++v) {
-        const int64_t at = v * kLanes, count = f.columns - at;
+      float* const y = f.y + r * f.y_row;
+      const float* const residual = f.residual ? f.residual + r * f.y_row : nullptr;
+      for (int v = 0; v < kAll; ++v) {
+        const int64_t at = v * kStep, count = f.columns - at;
         if (count <= 0) break;
-        VecF sum = sums[r][v];
-        if (count >= kLanes) {
+        Vec sum = sums[r][v];
+        if (count >= kStep) {
           if (residual) sum = hn::Add(sum, hn::LoadU(d, residual + at));
-          hn::StoreU(clip(sum, f.low, f.high), d, y + at);
+          hn::StoreU(clip(d, sum, f.low, f.high), d, y + at);
         } else {
-          if (residual) sum = hn::Add(sum, load_part(residual + at, count));
-          store_part(clip(sum, f.low, f.high), count, y + at);
+          if (residual) sum = hn::Add(sum, load_part(d, residual + at, count));
+          store_part(d, clip(d, sum, f.low, f.high), count, y + at);
         }
       }
     }
