@@ -35,5 +35,5 @@ def used_by(side, isa):
     if side in ("onnxruntime", "ncnn"):
         return NATIVE
     if side == "openvino":
-        return f"{isa} (oneDNN; its own kernels where this version reads OV_CPU_MAX_ISA)"
+        return f"{isa}, but for products by MLAS, and before 2026.4 for its own kernels"
     return isa

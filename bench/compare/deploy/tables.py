@@ -1,5 +1,7 @@
 """The report as text."""
 
+import textwrap
+
 from compare.busy import BUSY
 from compare.deploy import targets
 
@@ -12,7 +14,7 @@ def milliseconds(us):
 
 def time_header():
     return (
-        f"{'model':<18}{'':>6}{'batch':>6}  {'side':<12}{'p50 ms':>9}{'p99 ms':>9}{'samples/s':>12}{'J/sample':>10}"
+        f"{'model':<18}{'':>6}{'batch':>6}  {'side':<12}{'fastest':>9}{'p50 ms':>9}{'p99 ms':>9}{'samples/s':>12}{'J/sample':>10}"
         f"{'difference':>12}"
     )
 
@@ -24,17 +26,18 @@ def time_lines(record):
     for side, m in sorted(record["sides"].items(), key=lambda item: item[1]["p50_us"]):
         joules = m["joules_per_sample"]
         lines.append(
-            f"{head}{side:<12}{milliseconds(m['p50_us']):>9}{milliseconds(m['p99_us']):>9}{m['samples_per_s']:>12.1f}"
-            f"{'-' if joules is None else f'{joules:.2g}':>10}{m['difference']:>12.1e}"
+            f"{head}{side:<12}{milliseconds(m['min_us']):>9}{milliseconds(m['p50_us']):>9}{milliseconds(m['p99_us']):>9}"
+            f"{m['samples_per_s']:>12.1f}{'-' if joules is None else f'{joules:.2g}':>10}{m['difference']:>12.1e}"
         )
         head = " " * len(head)
     for side, why in record["absent"].items():
-        lines.append(f"{head}{side:<12} absent: {why}")
+        lines.append(f"{head}{side:<12} absent: {textwrap.shorten(why, 150)}")
     if "speedup" in record:
         s = record["speedup"]
         text = f"brim is {s['median']:.2f}x ({s['min']:.2f}..{s['max']:.2f}) as fast as {record['best_peer']}"
+        text += f"; fastest calls {record['speedup_of_fastest_calls']:.2f}x"
         if "speedup_over_torch" in record:
-            text += f", {record['speedup_over_torch']['median']:.2f}x as PyTorch"
+            text += f"; {record['speedup_over_torch']['median']:.2f}x as PyTorch"
         if record["others_share_of_cpus"] > BUSY:
             text += f"   (others used {100 * record['others_share_of_cpus']:.0f} % of the CPUs)"
         lines.append(f"{'':<32}{text}")
