@@ -21,6 +21,14 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/brim ${PROJECT_BINARY_DIR}/gener
 
 # The runtime of engines, and its wrappers, each one file.
 install(FILES ${PROJECT_SOURCE_DIR}/include/brim_rt.h ${PROJECT_SOURCE_DIR}/include/brim_rt.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+# Its sources, for `brim export --runtime`: with all headers that they may include.
+foreach(folder IN ITEMS src/rt src/formula src/backend/cpu/conv include/brim/core include/brim/formula)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/rt/${folder}
+          FILES_MATCHING PATTERN "*.h")
+endforeach()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/rt/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/rt/src/rt FILES_MATCHING PATTERN "*.cpp")
+install(FILES ${PROJECT_SOURCE_DIR}/src/core/hash.h ${PROJECT_SOURCE_DIR}/src/core/hash.cpp DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/rt/src/core)
+install(FILES ${PROJECT_SOURCE_DIR}/include/brim_rt.h DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/rt/include)
 install(FILES ${PROJECT_SOURCE_DIR}/python/brim_rt.py DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/python)
 
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright) # as Debian calls it

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "command/shared_path.h"
 #include "core/check.h"
 #include "io/atomic_file.h"
 
@@ -19,17 +20,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The script of the source tree that this command was built in, or of the prefix it was installed
-/// to.
 fs::path find_script(const fs::path& self, const std::string& name) {
-  for (fs::path folder = self.parent_path(); folder != folder.root_path();
-       folder = folder.parent_path())
-    for (const char* place : {"share/brim/bench", "bench"})
-      if (fs::path script = folder / place / name; fs::exists(script)) return script;
-  raise<FileError>(
-      "[bench] {0} is in no folder above {1}; install brim with `cmake --install`, or run "
-      "bench/{0} of its sources with --brim {2}",
-      name, self.parent_path().string(), self.string());
+  const std::optional<fs::path> script =
+      shared_path(fs::path("share/brim/bench") / name, fs::path("bench") / name);
+  BRIM_CHECK(script, FileError,
+             "[bench] {0} is in no folder above {1}; install brim with `cmake --install`, or run "
+             "bench/{0} of its sources with --brim {2}",
+             name, self.parent_path().string(), self.string());
+  return *script;
 }
 
 std::string find_python(const std::string& named) {

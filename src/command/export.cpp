@@ -15,6 +15,7 @@
 #include "command/libraries.h"
 #include "command/report.h"
 #include "command/say.h"
+#include "command/shared_path.h"
 #include "command/trained_network.h"
 #include "core/check.h"
 
@@ -24,7 +25,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct ExportOptions {
-  std::string weights, recipe, out, input, json, batch;
+  std::string weights, recipe, out, input, json, batch, runtime, target = "native";
   int threads = 0;
   bool onnx = false, symmetric = false, overwrite = false;
 };
@@ -154,10 +155,22 @@ int export_onnx(const ExportOptions& o) {
   return 0;
 }
 
+/// The root of the runtime's sources.
+std::string runtime_sources() {
+  const std::optional<std::filesystem::path> root =
+      shared_path("share/brim/rt/src/rt/step.h", "src/rt/step.h");
+  BRIM_CHECK(
+      root, FileError,
+      "[export] --runtime: the runtime's sources are in no folder above this command; install "
+      "brim with `cmake --install`");
+  return root->parent_path().parent_path().parent_path();
+}
+
 int export_engine(const ExportOptions& o) {
   if (o.symmetric) throw UsageError("--symmetric: it is for --onnx");
   if (is_stdout(o.out)) throw UsageError("--out: an engine is written to a file");
   const std::vector<int64_t> batches = parse_batches(o.batch.empty() ? "1" : o.batch);
+  const std::string sources = o.runtime.empty() ? "" : runtime_sources();
   const Source source = open_source(o);
   const TrainedNetwork& net = source.net;
   const deploy::EngineSummary made =
@@ -166,11 +179,16 @@ int export_engine(const ExportOptions& o) {
                            .labels = net.info.classes,
                            .metadata = metadata_of(net, source.input),
                            .threads = o.threads});
+  if (!o.runtime.empty())
+    deploy::save_runtime(sources, o.runtime, {.target = o.target, .kernels = made.kernels});
   if (!is_stdout(o.json)) {
     say(stdout, "{}: {} as an engine: {} steps, {}, {} of memory\n", o.out, net.recipe.model,
         made.steps, format_bytes(made.bytes), format_bytes(made.arena_bytes));
     say_input(source, fmt::format("{}", fmt::join(batches, " or ")));
     say(stdout, "outputs within {:.2g} of the largest one of the network's\n", made.difference);
+    if (!o.runtime.empty())
+      say(stdout, "{}: the runtime of it, for {}: cmake -S {} -B build && cmake --build build\n",
+          o.runtime, o.target, o.runtime);
   }
   if (!o.json.empty())
     write_json({{"file", o.out},
@@ -197,6 +215,7 @@ int run(const ExportOptions& o) {
   if (!o.overwrite && exists(std::filesystem::symlink_status(o.out, error)))
     throw UsageError(fmt::format("--out: {} exists; give --overwrite to replace it", o.out));
   check_output_path("out", o.out);
+  if (o.onnx && !o.runtime.empty()) throw UsageError("--runtime: it is for engines");
   return o.onnx ? export_onnx(o) : export_engine(o);
 }
 
@@ -222,6 +241,11 @@ const Register export_command(
        args.add("--threads", o->threads,
                 "that an engine's layers are measured with (default: one for each core)")
            .range(1, 1024);
+       args.add("--runtime", o->runtime,
+                "a new folder for the sources of a runtime with what the engine needs alone");
+       args.add("--target", o->target, "that this runtime is compiled for")
+           .one_of({"native", "x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8-a", "armv8.2-a"})
+           .show_default();
        args.flag("--overwrite", o->overwrite, "replace the file that is there");
        args.add("--json", o->json, "write what was made to a file, or - for standard output");
        return [o] { return run(*o); };

@@ -36,6 +36,7 @@ struct EngineSummary {
   int64_t arena_bytes = 0;                   ///< that a session takes, for the largest batch
   int64_t steps = 0;                         ///< of a run
   std::map<std::string, int64_t> operators;  ///< how many steps of each, in the first program
+  std::vector<std::string> kernels;          ///< what a runtime for this file alone needs
   double difference = 0;                     ///< from brim's outputs, as tolerance counts it
 };
 
@@ -58,5 +59,21 @@ EngineSummary save_engine(const std::string& path, nn::Module& network, const Te
 
 /// The operators of ONNX's opset that engines hold, in the order of their names.
 std::vector<std::string> engine_operators();
+
+/// What a runtime of one's own is for.
+struct RuntimeOptions {
+  /// "native", "x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8-a" or "armv8.2-a": the CPU that all of
+  /// it is compiled for.
+  std::string target = "native";
+  std::vector<std::string> kernels;  ///< EngineSummary::kernels
+};
+
+/// Copies the sources of the runtime that these kernels need into a new folder, with a
+/// CMakeLists.txt that makes libbrim_rt.so and libbrim_rt.a of them. `sources`: the root of brim's
+/// sources, or where `cmake --install` put those of the runtime. They need a C++20 compiler and
+/// Highway's headers. Throws ValueError for a target or kernel that is unknown; FileError where a
+/// file is missing, or the folder is there and not empty.
+void save_runtime(const std::string& sources, const std::string& folder,
+                  const RuntimeOptions& options);
 
 }  // namespace brim::deploy

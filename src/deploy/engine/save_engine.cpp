@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <set>
 
 #include <brim_rt.h>
 
@@ -268,6 +269,10 @@ EngineSummary save_engine(const std::string& path, nn::Module& network,
   summary.steps = static_cast<int64_t>(file.programs[0].steps.size());
   for (const ProgramStep& step : file.programs[0].steps)
     ++summary.operators[std::string(name_of(step.op))];
+  std::set<std::string> kernels;
+  for (const EngineProgram& program : file.programs)
+    for (const ProgramStep& step : program.steps) kernels.emplace(name_of(step.op));
+  summary.kernels.assign(kernels.begin(), kernels.end());
   io::AtomicFile to(path);
   to.write(bytes);
   to.commit();
