@@ -22,6 +22,9 @@ set_target_properties(brim_rt_objects brim_rt_static PROPERTIES POSITION_INDEPEN
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64) # SSE4, too, whatever libbrim has
   target_compile_options(brim_rt_objects PRIVATE -UHWY_DISABLED_TARGETS -DHWY_DISABLED_TARGETS=HWY_SSSE3)
 endif()
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL aarch64) # what Highway says of its NEON functions, for those that it does not know of
+  target_compile_options(brim_rt_objects PRIVATE -march=armv8-a+crypto)
+endif()
 target_link_options(brim_rt PRIVATE LINKER:--gc-sections LINKER:--as-needed -static-libgcc)
 set_target_properties(brim_rt_static PROPERTIES OUTPUT_NAME brim_rt EXPORT_NAME rt_static ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 add_library(brim::rt_static ALIAS brim_rt_static)

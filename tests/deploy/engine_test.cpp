@@ -187,6 +187,7 @@ INSTANTIATE_TEST_SUITE_P(All, EngineOfLayer, testing::ValuesIn(engine_cases()),
                            return std::to_string(tested.index) + tested.param.name;
                          });
 
+/// With BRIM_ENGINE_ZOO=FOLDER the engines stay there, for other CPUs to run.
 class EngineZoo : public testing::TestWithParam<std::string> {};
 
 TEST_P(EngineZoo, ComputesTheSame) {
@@ -197,9 +198,10 @@ TEST_P(EngineZoo, ComputesTheSame) {
   const ZooInput input = zoo_input(name, false);
   const auto network = nn::make_model(name, {.classes = input.classes, .input = input.shape});
   warm_up(*network, input);
-  const std::string path = folder / "model.brim";
-  const deploy::EngineSummary made =
-      deploy::save_engine(path, *network, random_input(input, 1), {.batches = {1}, .threads = 2});
+  const char* const kept = std::getenv("BRIM_ENGINE_ZOO");
+  const std::string path = (kept ? std::string(kept) + "/" : folder / "") + name + ".brim";
+  const deploy::EngineSummary made = deploy::save_engine(
+      path, *network, random_input(input, 1), {.metadata = {{"model", name}}, .threads = 2});
   EXPECT_EQ(made.bytes, static_cast<int64_t>(std::filesystem::file_size(path)));
   EXPECT_FALSE(made.operators.contains("batch_norm"));
   const NoGrad no_grad;

@@ -57,8 +57,8 @@ constexpr Target kTargets[] = {{"native", "-march=native"},
                                {"x86-64-v2", "-march=x86-64-v2 -maes -mpclmul"},
                                {"x86-64-v3", "-march=x86-64-v3 -maes -mpclmul"},
                                {"x86-64-v4", "-march=x86-64-v4 -maes -mpclmul"},
-                               {"armv8-a", "-march=armv8-a"},
-                               {"armv8.2-a", "-march=armv8.2-a+dotprod+fp16"}};
+                               {"armv8-a", "-march=armv8-a+crypto"},
+                               {"armv8.2-a", "-march=armv8.2-a+crypto+dotprod+fp16"}};
 
 const char* flags_of(const std::string& target) {
   std::vector<std::string_view> names;

@@ -30,13 +30,14 @@ int check_copy(const Step& s, const Failure& fail) {
   return BRIM_RT_OK;
 }
 
-/// Two innermost axes, in blocks where neither x nor y is walked through step by step.
+/// Two innermost axes; a damaged file may have x and y overlap. In blocks where neither x nor y is
+/// walked through step by step.
 template <class T>
 void copy_matrix(const T* x, int64_t row_x, int64_t step_x, T* y, int64_t row_y, int64_t step_y,
                  int64_t rows, int64_t columns) {
   if (step_x == 1 && step_y == 1) {
     for (int64_t r = 0; r < rows; ++r)
-      std::memcpy(y + r * row_y, x + r * row_x, static_cast<size_t>(columns) * sizeof(T));
+      std::memmove(y + r * row_y, x + r * row_x, static_cast<size_t>(columns) * sizeof(T));
     return;
   }
   constexpr int64_t kBlock = 16;
@@ -135,7 +136,7 @@ int run_gather(const Step& s, const Run&, const Failure& fail) {
   for (int64_t o = 0; o < l.outer; ++o)
     for (int64_t i = 0; i < count; ++i, to += bytes) {
       const int64_t at = o * l.size + (ids[i] < 0 ? ids[i] + l.size : ids[i]);
-      std::memcpy(to, s.in(0).data + static_cast<size_t>(at) * bytes, bytes);
+      std::memmove(to, s.in(0).data + static_cast<size_t>(at) * bytes, bytes);
     }
   return BRIM_RT_OK;
 }

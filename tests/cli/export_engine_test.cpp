@@ -1,0 +1,90 @@
+// `brim export` of engines, and `brim verify`.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/trained_tutorial_cnn.h"
+
+namespace brim::tests {
+namespace {
+
+using nlohmann::json;
+
+class ExportEngine : public TrainedTutorialCnn<ExportEngine> {
+ protected:
+  static Ran exported(const std::string& out, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> args = {"export", "-o", out, "--weights", weights()};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_brim(args);
+  }
+};
+
+TEST_F(ExportEngine, WritesWhatVerifyAccepts) {
+  const std::string out = *folder() / "model.brim";
+  const Ran ran = exported(out, {"--batch", "1,4", "--threads", "1", "--json", out + ".json"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  for (const char* part : {"tutorial-cnn as an engine: 8 steps", "input (1 or 4, 3, 32, 32) f32",
+                           "of the largest one of the network's"})
+    EXPECT_NE(ran.out.find(part), std::string::npos) << ran.out;
+  std::ifstream stream(out + ".json");
+  const json found = json::parse(stream);
+  EXPECT_EQ(found["format"], "engine");
+  EXPECT_EQ(found["batches"], json({1, 4}));
+  EXPECT_EQ(found["operators"]["convolution"], 5);
+  EXPECT_EQ(found["bytes"], std::filesystem::file_size(out));
+  EXPECT_LT(found["difference"], 1e-5);
+
+  const Ran verified = run_brim({"verify", out, "--isa", "baseline", "--json", out + ".verified"});
+  ASSERT_EQ(verified.code, 0) << verified.err;
+  EXPECT_NE(verified.out.find("batch 4: 8 steps on baseline"), std::string::npos) << verified.out;
+  std::ifstream second(out + ".verified");
+  const json rows = json::parse(second);
+  EXPECT_EQ(rows["equal"], true);
+  EXPECT_EQ(rows["programs"].size(), 2U);
+  EXPECT_EQ(rows["programs"][1]["batch"], 4);
+
+  EXPECT_NE(run_brim({"verify", out, "--isa", "mmx"}).err.find("'mmx' is none of"),
+            std::string::npos);
+  const Ran wrong = run_brim({"verify", weights()});
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_NE(wrong.err.find("this is no engine"), std::string::npos) << wrong.err;
+  EXPECT_NE(run_brim({"verify", out + ".nothing"}).err.find("No such file"), std::string::npos);
+}
+
+TEST_F(ExportEngine, WritesARuntimeOfItsOwn) {
+  const std::string out = *folder() / "own.brim", runtime = *folder() / "runtime";
+  const Ran ran = exported(out, {"--runtime", runtime, "--target", "x86-64-v3"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("the runtime of it, for x86-64-v3"), std::string::npos) << ran.out;
+  const std::string ops = slurp(runtime + "/src/rt/ops.cpp");
+  for (const char* op : {"kConvolutionOp", "kMaxPoolOp", "kCopyOp"})
+    EXPECT_NE(ops.find(op), std::string::npos) << ops;
+  EXPECT_EQ(ops.find("kSoftmaxOp"), std::string::npos) << ops;
+  EXPECT_NE(slurp(runtime + "/CMakeLists.txt").find("-march=x86-64-v3"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::exists(runtime + "/include/brim_rt.h"));
+  EXPECT_FALSE(std::filesystem::exists(runtime + "/src/rt/ops/matmul.cpp"));
+  const Ran again = exported(out, {"--overwrite", "--runtime", runtime});
+  EXPECT_NE(again.err.find("is no empty folder"), std::string::npos) << again.err;
+}
+
+TEST_F(ExportEngine, RefusesWhatDoesNotFit) {
+  const std::string out = *folder() / "refused.brim";
+  const auto refused = [&](const std::vector<std::string>& more) {
+    const Ran ran = exported(out, more);
+    EXPECT_EQ(ran.code, 2) << ran.out;
+    EXPECT_FALSE(std::filesystem::exists(out));
+    return ran.err;
+  };
+  EXPECT_NE(refused({"--batch", "0"}).find("sizes are from 1 to 65536"), std::string::npos);
+  EXPECT_NE(refused({"--batch", "1,,2"}).find("several as 1,8"), std::string::npos);
+  EXPECT_NE(refused({"--symmetric"}).find("it is for --onnx"), std::string::npos);
+  EXPECT_NE(refused({"--onnx", "--runtime", "x"}).find("it is for engines"), std::string::npos);
+  EXPECT_NE(refused({"--target", "mips"}).find("--target"), std::string::npos);
+  EXPECT_NE(run_brim({"export", "-o", "-", "--weights", weights()}).err.find("written to a file"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace brim::tests
