@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What bench/compare_deploy.py makes of its measurements: verdicts, tables, the chart, joules. Needs no package."""
 
+import argparse
 import json
 import os
 import struct
@@ -14,6 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from compare.deploy import chart, energy, isa, tables, targets  # noqa: E402
 
 try:
+    from compare.deploy import outside as processes
     from compare.deploy import samples
 except ImportError:  # there is no NumPy
     samples = None
@@ -156,6 +158,30 @@ class DeployTest(unittest.TestCase):
             self.assertEqual(list(samples.read(file.name, ["n"])), ["n"])
         self.assertEqual(samples.difference(tensors["x"] + 1, tensors["x"]), 0.5)
         self.assertEqual(samples.difference(tensors["x"][0], tensors["x"]), float("inf"))
+
+    @unittest.skipUnless(samples, "needs NumPy")
+    def test_processes(self):
+        def record(side, *_):
+            if side == "torch":
+                return {"process_s": 1, "absent": "no such network"}
+            seconds = {"file_to_result_s": 0.25, "import_s": 0.5, "process_s": 1}
+            mapped = ["/lib/libc.so.6", os.path.abspath(__file__), *([] if side == "python" else [fake])]
+            return seconds | {"peak_rss": 7, "libraries": mapped}
+
+        kept, processes.run_once = processes.run_once, record
+        self.addCleanup(setattr, processes, "run_once", kept)
+        with tempfile.NamedTemporaryFile(suffix=".so") as library:
+            fake = library.name
+            library.write(b"1234")
+            library.flush()
+            about = {"model": "mlp", "precision": "int8", "absent": {"ncnn": "its converter"}, "files": {"onnx": fake}}
+            options = argparse.Namespace(rounds=3)
+            made = processes.compare(about, 1, options, ["onnxruntime", "ncnn", "torch"])
+        self.assertEqual(made["absent"], {"ncnn": "its converter", "torch": "no such network"})
+        found = made["sides"]["onnxruntime"]
+        self.assertEqual(list(made["sides"]), ["onnxruntime"])
+        self.assertEqual((found["file_bytes"], found["runtime_bytes"], found["libraries"]), (4, 4, {fake: 4}))
+        self.assertEqual((found["file_to_result_s"], made["python_peak_rss"]), (0.25, 7))
 
     def test_instruction_sets(self):
         environment = {}

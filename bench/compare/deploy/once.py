@@ -2,7 +2,7 @@
 """A process that opens a model and runs it: once.py SIDE ABOUT BATCH THREADS RUNS [ISA].
 
 ABOUT: a JSON file of models.prepare(). SIDE "python" opens nothing: what Python and NumPy alone take. Prints a line after
-the first result and one at the end.
+the first result and one at the end, or why the side cannot run the model.
 """
 
 import json
@@ -47,7 +47,11 @@ def main():
     imported = time.perf_counter()
     # Compiling takes PyTorch seconds to minutes: it starts eagerly.
     opener = sides.open_torch_eager if side == "torch" else sides.SIDES[side]
-    runner = opener(about, x, y, threads, isa)
+    try:
+        runner = opener(about, x, y, threads, isa)
+    except sides.Absent as error:
+        print(json.dumps({"absent": str(error)}), "{}", sep="\n", file=answers)
+        return
     runner.call()
     first = time.perf_counter()
     print(json.dumps({"import_s": imported - BEGIN, "file_to_result_s": first - imported}), file=answers, flush=True)

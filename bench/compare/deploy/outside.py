@@ -39,23 +39,36 @@ def stripped_bytes(path):
     strip = shutil.which("strip")
     if strip is None:
         return os.path.getsize(path)
-    with tempfile.NamedTemporaryFile() as copy:
-        done = subprocess.run([strip, "-o", copy.name, path], capture_output=True, check=False)
-        return os.path.getsize(copy.name if done.returncode == 0 else path)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = os.path.join(folder, "stripped")
+        done = subprocess.run([strip, "-o", copy, path], capture_output=True, check=False)
+        return os.path.getsize(copy if done.returncode == 0 else path)
 
 
 def compare(about, batch, options, there):
     """-> for each side that runs the model: medians of the seconds, the peak, and bytes of file and libraries."""
+    absent = {side: why for side, why in about["absent"].items() if side in there}
     with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
         json.dump(about, file)
         file.flush()
-        able = [s for s in there if s not in about["absent"] and not (s == "torch" and about["precision"] == "int8")]
-        ways = {side: lambda side=side: run_once(side, file.name, batch, options) for side in ["python", *able]}
-        rounds = alternate(ways, options.rounds)
-    bare = rounds[0]["python"]
-    result = {"python_peak_rss": statistics.median(r["python"]["peak_rss"] for r in rounds)}
-    result["sides"] = {side: summary(rounds, side, about, bare["libraries"]) for side in able}
-    return {key: about[key] for key in ("model", "precision")} | {"batch": batch, "runs": MEMORY_RUNS} | result
+        ways = {
+            side: lambda side=side: run_once(side, file.name, batch, options)
+            for side in ["python", *there]
+            if side not in absent
+        }
+        first = alternate(ways, 1)[0]
+        absent |= {side: record["absent"] for side, record in first.items() if "absent" in record}
+        rounds = [first, *alternate({s: way for s, way in ways.items() if s not in absent}, options.rounds - 1)]
+    bare = first["python"]["libraries"]
+    return {
+        "model": about["model"],
+        "precision": about["precision"],
+        "batch": batch,
+        "runs": MEMORY_RUNS,
+        "python_peak_rss": statistics.median(r["python"]["peak_rss"] for r in rounds),
+        "sides": {side: summary(rounds, side, about, bare) for side in there if side not in absent},
+        "absent": absent,
+    }
 
 
 def summary(rounds, side, about, bare_libraries):
