@@ -132,10 +132,15 @@ Json write_samples_of(const std::string& weights, const std::string& recipe,
   manual_seed(7);
   const NoGrad scope;
   const TrainedNetwork net = open_network("bench", weights, recipe, Device::cpu());
-  BRIM_CHECK(net.info.input.rank() > 0, ValueError,
-             "[bench] {} does not say how large an input is; use weights that `brim train` wrote",
+  Shape sample = net.info.input;
+  const int64_t side = net.recipe.input.size;
+  if (sample.rank() == 0 && side > 0)
+    sample = {net.recipe.input.channels > 0 ? net.recipe.input.channels : 3, side, side};
+  BRIM_CHECK(sample.rank() > 0, ValueError,
+             "[bench] neither {} nor its recipe says how large an input is; give the recipe "
+             "[input] size",
              weights);
-  Json about = write_samples(*net.network, net.recipe, net.info.input, batches, weights, folder);
+  Json about = write_samples(*net.network, net.recipe, sample, batches, weights, folder);
   about["int8_layers"] = train::WeightsFile(weights).int8_count();
   return about;
 }

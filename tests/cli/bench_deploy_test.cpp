@@ -77,6 +77,25 @@ TEST_F(BenchDeploy, WritesLayersInIntegersAndSamplesOfThem) {
   EXPECT_EQ(io::load_safetensors(about["samples"]).at("2:output").shape(), Shape({2, 10}));
 }
 
+TEST_F(BenchDeploy, TakesTheSizeOfInputsFromARecipe) {
+  const std::string weights = folder / "w.safetensors";
+  io::save_safetensors(weights, nn::make_model("tutorial-cnn")->state_dict());  // says nothing
+  const std::vector<std::string> args = {"bench",     "deploy",      "--weights",   weights,
+                                         "--samples", folder.path(), "--precision", "fp32",
+                                         "--batch",   "1",           "--recipe"};
+  const auto with = [&](const std::string& recipe) {
+    std::vector<std::string> all = args;
+    all.push_back(recipe);
+    return all;
+  };
+  const Ran ran = run_brim(with("tutorial-cnn"));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(json::parse(ran.out)["input"], (std::vector<int64_t>{3, 32, 32}));
+  const std::string recipe = folder / "r.toml";
+  std::ofstream(recipe) << "model = \"tutorial-cnn\"\n";
+  fails(with(recipe), 1, "nor its recipe says how large an input is");
+}
+
 TEST_F(BenchDeploy, RefusesWhatDoesNotFit) {
   fails({"bench", "deploy", "resnet19"}, 2, "there is no network 'resnet19'; did you mean");
   fails({"bench", "deploy", "resnet18", "--weights", "w"}, 2, "give one of them");

@@ -66,7 +66,7 @@ def prepare(options, name, precision, folder):
     about["precision"] = ("int8" if about["int8_layers"] else "fp32") if not name else precision
     source = ["--weights", about["weights"]]
     if not name and options.recipe:
-        source += ["--recipe", options.recipe]
+        source += ["--recipe", options.recipe, "--input", "x".join(map(str, about["input"]))]
     files, absent = {"weights": about["weights"]}, {}
     onnx, error = export(options.brim, source, os.path.join(folder, "model.onnx"), "--onnx")
     if onnx is None:

@@ -127,7 +127,11 @@ def open_torch(about, x, y, threads, isa, compiled=True):
 
     torch.set_num_threads(threads)
     network = torch_network(about["model"], y.shape[1], x.shape[-1] == 32).eval()
-    network.load_state_dict({name: torch.from_numpy(value) for name, value in read(about["files"]["weights"]).items()})
+    path = about["files"]["weights"]
+    if path.endswith((".pth", ".pt")):
+        network.load_state_dict(torch.load(path, weights_only=True))
+    else:
+        network.load_state_dict({name: torch.from_numpy(value) for name, value in read(path).items()})
     if compiled:
         import torch._inductor.config as inductor
 
