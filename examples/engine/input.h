@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cctype>
+#include <cstdio>
 #include <filesystem>
 
 #include <brim_rt.hpp>
