@@ -16,7 +16,7 @@ from compare.deploy import chart, energy, isa, tables, targets  # noqa: E402
 
 try:
     from compare.deploy import outside as processes
-    from compare.deploy import samples
+    from compare.deploy import samples, timing
 except ImportError:  # there is no NumPy
     samples = None
 
@@ -31,6 +31,7 @@ def timed(model, precision, brim_us, peer_us, others=0.0):
             "min_us": us / 2,
             "p50_us": us,
             "p99_us": 2 * us,
+            "cpu_us": 3 * us,
             "samples_per_s": 1e6 / us,
             "joules_per_sample": joules,
             "difference": difference,
@@ -49,6 +50,7 @@ def timed(model, precision, brim_us, peer_us, others=0.0):
         "best_peer": "onnxruntime",
         "speedup": speedup,
         "speedup_of_fastest_calls": 2.5,
+        "speedup_of_cpu_time": 1.5,
         "speedup_over_torch": speedup,
     }
 
@@ -109,9 +111,9 @@ class DeployTest(unittest.TestCase):
     def test_tables(self):
         made = report()
         text = tables.time_lines(made["time"][2])
-        for word in ("0.050", "0.100", "0.200", "10000.0", "0.5", "3.0e-03", "ncnn         absent: its <converter>"):
+        for word in ("0.050", "0.100", "0.200", "0.300", "10000.0", "0.5", "3.0e-03", "ncnn         absent: its <converter>"):
             self.assertIn(word, text)
-        self.assertIn("brim is 1.05x (1.00..9.00) as fast as onnxruntime; fastest calls 2.50x; 1.05x as PyTorch", text)
+        self.assertIn("brim is 1.05x (1.00..9.00) as fast as onnxruntime; fastest calls 2.50x, CPU time 1.50x; 1.05x as PyTorch", text)
         self.assertIn("others used 50 % of the CPUs", text)
         first, second = tables.outside_lines(made["outside"][0]).splitlines()
         self.assertEqual(first.split(), ["mlp", "fp32", "brim", *"1.00 100.0 200.0 33.0 3.0 1.00 2.00".split()])
@@ -158,6 +160,19 @@ class DeployTest(unittest.TestCase):
             self.assertEqual(list(samples.read(file.name, ["n"])), ["n"])
         self.assertEqual(samples.difference(tensors["x"] + 1, tensors["x"]), 0.5)
         self.assertEqual(samples.difference(tensors["x"][0], tensors["x"]), float("inf"))
+
+    @unittest.skipUnless(samples, "needs NumPy")
+    def test_speedups(self):
+        def side(*medians):
+            return {"min_us": min(medians), "p50_us": medians[1], "cpu_us": sum(medians), "round_medians_us": medians}
+
+        measured = {"brim": side(1, 2, 4), "ncnn": side(5, 8, 8), "openvino": side(4, 4, 4), "torch": side(2, 2, 2)}
+        found = timing.speedups(measured)
+        self.assertEqual((found["best_peer"], found["speedup"]), ("openvino", {"median": 2, "min": 1, "max": 4}))
+        self.assertEqual(found["speedup_over_torch"]["median"], 1)
+        self.assertEqual((found["speedup_of_fastest_calls"], found["speedup_of_cpu_time"]), (4, 12 / 7))
+        del measured["brim"]
+        self.assertEqual(timing.speedups(measured), {})
 
     @unittest.skipUnless(samples, "needs NumPy")
     def test_processes(self):

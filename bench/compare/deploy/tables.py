@@ -14,8 +14,8 @@ def milliseconds(us):
 
 def time_header():
     return (
-        f"{'model':<18}{'':>6}{'batch':>6}  {'side':<12}{'fastest':>9}{'p50 ms':>9}{'p99 ms':>9}{'samples/s':>12}{'J/sample':>10}"
-        f"{'difference':>12}"
+        f"{'model':<18}{'':>6}{'batch':>6}  {'side':<12}{'fastest':>9}{'p50 ms':>9}{'p99 ms':>9}{'CPU ms':>9}"
+        f"{'samples/s':>12}{'J/sample':>10}{'difference':>12}"
     )
 
 
@@ -27,7 +27,7 @@ def time_lines(record):
         joules = m["joules_per_sample"]
         lines.append(
             f"{head}{side:<12}{milliseconds(m['min_us']):>9}{milliseconds(m['p50_us']):>9}{milliseconds(m['p99_us']):>9}"
-            f"{m['samples_per_s']:>12.1f}{'-' if joules is None else f'{joules:.2g}':>10}{m['difference']:>12.1e}"
+            f"{milliseconds(m['cpu_us']):>9}{m['samples_per_s']:>12.1f}{'-' if joules is None else f'{joules:.2g}':>10}{m['difference']:>12.1e}"
         )
         head = " " * len(head)
     for side, why in record["absent"].items():
@@ -35,7 +35,7 @@ def time_lines(record):
     if "speedup" in record:
         s = record["speedup"]
         text = f"brim is {s['median']:.2f}x ({s['min']:.2f}..{s['max']:.2f}) as fast as {record['best_peer']}"
-        text += f"; fastest calls {record['speedup_of_fastest_calls']:.2f}x"
+        text += f"; fastest calls {record['speedup_of_fastest_calls']:.2f}x, CPU time {record['speedup_of_cpu_time']:.2f}x"
         if "speedup_over_torch" in record:
             text += f"; {record['speedup_over_torch']['median']:.2f}x as PyTorch"
         if record["others_share_of_cpus"] > BUSY:

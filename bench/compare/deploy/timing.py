@@ -2,7 +2,7 @@
 
 Each call is timed by itself. A round's figure is the median call; ratios are taken inside of each round, against the
 fastest of the others, so that a change of the machine's speed meets all of them. p50 and p99 are of all rounds' calls. The
-ratio of the fastest calls of all, which other work on the machine disturbs least, stands beside them.
+ratios of the fastest calls of all and of CPU time, which other work on the machine disturbs least, stand beside them.
 """
 
 import statistics
@@ -21,13 +21,13 @@ FEWEST_CALLS = 5
 
 
 def time_calls(call, seconds):
-    """-> {"us": of each call, "joules": of all, or None}"""
+    """-> {"us": of each call, "cpu_us": of all threads, the mean of the calls, "joules": of all, or None}"""
     begin, calls = time.perf_counter(), 0
     while time.perf_counter() - begin < WARM_UP or calls < WARM_UP_CALLS:
         call()
         calls += 1
     clock, samples = time.perf_counter_ns, []
-    joules = energy.read()
+    joules, cpu = energy.read(), time.process_time()
     end = clock() + int(seconds * 1e9)
     before = clock()
     while before < end or len(samples) < FEWEST_CALLS:
@@ -35,8 +35,8 @@ def time_calls(call, seconds):
         after = clock()
         samples.append(after - before)
         before = after
-    used = energy.since(joules)
-    return {"us": numpy.array(samples) / 1e3, "joules": used}
+    cpu, used = time.process_time() - cpu, energy.since(joules)
+    return {"us": numpy.array(samples) / 1e3, "cpu_us": cpu / len(samples) * 1e6, "joules": used}
 
 
 def summary(rounds, side, batch):
@@ -47,6 +47,7 @@ def summary(rounds, side, batch):
         "min_us": float(us.min()),
         "p50_us": float(numpy.percentile(us, 50)),
         "p99_us": float(numpy.percentile(us, 99)),
+        "cpu_us": statistics.median(r[side]["cpu_us"] for r in rounds),
         "samples_per_s": batch * len(us) / (us.sum() / 1e6),
         "joules_per_sample": None if None in joules else sum(joules) / (len(us) * batch),
         "calls": len(us),
@@ -99,7 +100,8 @@ def speedups(measured):
     if peers:
         best = min(peers, key=lambda side: measured[side]["p50_us"])
         found |= {"best_peer": best, "speedup": spread(ratios(per_round, best, "brim"))}
-        found["speedup_of_fastest_calls"] = min(measured[side]["min_us"] for side in peers) / measured["brim"]["min_us"]
+        for key, of in (("speedup_of_fastest_calls", "min_us"), ("speedup_of_cpu_time", "cpu_us")):
+            found[key] = min(measured[side][of] for side in peers) / measured["brim"][of]
     if "torch" in measured:
         found["speedup_over_torch"] = spread(ratios(per_round, "torch", "brim"))
     return found
