@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <set>
@@ -51,6 +52,7 @@ std::string Module::kind() const {
   const std::unique_ptr<char, void (*)(void*)> text(
       abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, &status), std::free);
   std::string full = status == 0 ? text.get() : typeid(*this).name();
+  full.resize(std::min(full.size(), full.find('<')));  // ModuleList<...>
   const size_t colons = full.rfind("::");
   return colons == std::string::npos ? full : full.substr(colons + 2);
 }
