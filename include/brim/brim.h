@@ -37,6 +37,7 @@
 #include <brim/data/transform.h>
 #include <brim/data/verify.h>
 #include <brim/deploy/onnx.h>
+#include <brim/deploy/summary.h>
 #include <brim/diag/account.h>
 #include <brim/diag/best_device.h>
 #include <brim/diag/trace.h>
