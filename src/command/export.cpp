@@ -47,28 +47,9 @@ std::vector<int64_t> parse_batches(const std::string& text) {
   return batches;
 }
 
-/// "3x224x224"
-Shape parse_shape(const std::string& text) {
-  const auto fail = [&] {
-    throw UsageError(fmt::format("--input {}: sizes of one input are written as 3x224x224", text));
-  };
-  Shape shape;
-  const char *at = text.data(), *const end = at + text.size();
-  while (true) {
-    int64_t size = 0;
-    const auto [next, error] = std::from_chars(at, end, size);
-    if (error != std::errc() || size < 1 || size > 1'000'000 || shape.rank() == kMaxRank - 1)
-      fail();
-    shape.push_back(size);
-    if (next == end) return shape;
-    if (*next != 'x') fail();
-    at = next + 1;
-  }
-}
-
 /// Of one input, without the batch.
 Shape input_of(const TrainedNetwork& net, const ExportOptions& o) {
-  if (!o.input.empty()) return parse_shape(o.input);
+  if (!o.input.empty()) return parse_shape(o.input, "--input");
   BRIM_CHECK(net.info.input.rank() > 0, ValueError,
              "[export] {} does not say how large an input is; give its sizes, as --input 3x32x32",
              o.weights);

@@ -21,6 +21,13 @@ std::string format_bytes(int64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnit[unit]);
 }
 
+std::string format_count(double count) {
+  constexpr const char* kPrefix[] = {"", "k", "M", "G", "T", "P"};
+  int power = 0;
+  for (; count >= 999.5 && power < 5; ++power) count /= 1000;
+  return fmt::format("{:.3g} {}", count, kPrefix[power]);
+}
+
 std::string format_duration(double seconds) {
   const int64_t s = std::isfinite(seconds) ? std::llround(std::max(seconds, 0.0)) : 0;
   if (s >= 3600) return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
@@ -61,6 +68,25 @@ int64_t parse_bytes(std::string_view text, std::string_view option) {
   if (error != std::errc() || !known || !(value >= 1 && value < 9e18))
     throw UsageError(fmt::format("{} '{}' is no size; write for example 512M or 2G", option, text));
   return static_cast<int64_t>(value);
+}
+
+Shape parse_shape(std::string_view text, std::string_view option) {
+  const auto fail = [&] {
+    throw UsageError(
+        fmt::format("{} {}: sizes of one input are written as 3x224x224", option, text));
+  };
+  Shape shape;
+  const char *at = text.data(), *const end = at + text.size();
+  while (true) {
+    int64_t size = 0;
+    const auto [next, error] = std::from_chars(at, end, size);
+    if (error != std::errc() || size < 1 || size > 1'000'000 || shape.rank() == kMaxRank - 1)
+      fail();
+    shape.push_back(size);
+    if (next == end) return shape;
+    if (*next != 'x') fail();
+    at = next + 1;
+  }
 }
 
 }  // namespace brim::command

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "command/report_page/html.h"
+
 namespace brim::command {
 namespace {
 
@@ -33,19 +35,6 @@ struct Axis {
 double x_of(const Axis& axis, double value) { return kLeft + (kRight - kLeft) * axis.share(value); }
 double y_of(const Axis& axis, double value) {
   return kBottom - (kBottom - kTop) * axis.share(value);
-}
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '&')
-      out += "&amp;";
-    else
-      out += c;
-  }
-  return out;
 }
 
 }  // namespace
@@ -79,7 +68,7 @@ std::string frontier_svg(const std::vector<FrontierDot>& dots, const std::string
   svg += fmt::format(
       "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">ms for a batch of {}</text>\n"
       "<text x=\"{}\" y=\"22\">{} in %; areas are the files' bytes</text>\n",
-      (kLeft + kRight) / 2, kHeight - 12, batch, kLeft, escaped(metric));
+      (kLeft + kRight) / 2, kHeight - 12, batch, kLeft, page::escaped_for_html(metric));
   for (const FrontierDot& dot : dots) {
     const double x = x_of(across, dot.milliseconds), y = y_of(up, dot.percent);
     const double radius = 18 * std::sqrt(dot.bytes / std::max(largest, 1.0));  // areas are bytes
@@ -87,8 +76,8 @@ std::string frontier_svg(const std::vector<FrontierDot>& dots, const std::string
         "<circle cx=\"{0:.1f}\" cy=\"{1:.1f}\" r=\"{2:.1f}\" fill=\"{3}\" fill-opacity=\"0.6\" "
         "stroke=\"#303030\"><title>{4}</title></circle>"
         "<text x=\"{0:.1f}\" y=\"{5:.1f}\" text-anchor=\"middle\">{6}</text>\n",
-        x, y, std::max(radius, 2.0), dot.is_chosen ? "#e6550d" : "#3182bd", escaped(dot.title),
-        y - radius - 5, escaped(dot.label));
+        x, y, std::max(radius, 2.0), dot.is_chosen ? "#e6550d" : "#3182bd",
+        page::escaped_for_html(dot.title), y - radius - 5, page::escaped_for_html(dot.label));
   }
   return svg + "</svg>\n";
 }

@@ -1,6 +1,5 @@
 // `brim plan RECIPE|MODEL`: the memory that a training step takes on a device that is not here, and
 // what is moved to the host or computed again where that is more than there is.
-#include <brim/nn/models.h>
 #include <brim/train/forecast.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -18,10 +17,10 @@
 #include "command/libraries.h"
 #include "command/memory_limit.h"
 #include "command/profiled_device.h"
+#include "command/recipe_or_network.h"
 #include "command/report.h"
 #include "command/say.h"
 #include "core/check.h"
-#include "core/nearest.h"
 
 namespace brim::command {
 namespace {
@@ -58,22 +57,6 @@ std::vector<int64_t> batches_of(const std::string& text) {
     all.push_back(batch);
   }
   return all;
-}
-
-/// A built-in network is trained by SGD with momentum.
-train::Recipe recipe_of(const std::string& name) {
-  const auto contains = [&](const std::vector<std::string>& names) {
-    return std::ranges::find(names, name) != names.end();
-  };
-  const bool is_file = name.ends_with(".toml") || name.find('/') != std::string::npos;
-  if (is_file || contains(train::recipe_names())) return train::load_recipe(name);
-  BRIM_CHECK(contains(nn::model_names()), ValueError,
-             "[plan] '{}' is neither a built-in recipe nor a network{}; a file ends in .toml", name,
-             suggestion(name, nn::model_names()));
-  train::Recipe recipe{.name = name};
-  recipe.model = name;
-  recipe.optimizer.momentum = 0.9;
-  return recipe;
 }
 
 /// What a batch takes within a limit.
@@ -234,7 +217,7 @@ int run(const Options& o) {
   if (!o.limits.empty())
     for (const std::string& part : parts_of(o.limits, "--limit"))
       limits.push_back(parse_bytes(part, "--limit"));
-  train::Recipe recipe = recipe_of(o.recipe);
+  train::Recipe recipe = recipe_or_network(o.recipe, "plan");
   if (!o.precision.empty()) recipe.precision = o.precision;
   BRIM_CHECK(recipe.task == "classify", ValueError,
              "[plan] {}: its task is {}; only steps that classify pictures are planned", o.recipe,
