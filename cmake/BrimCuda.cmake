@@ -156,6 +156,8 @@ if(brim_nvcc AND NOT BRIM_SANITIZE AND NOT BRIM_FUZZ)
   if(NOT BRIM_CUPTI_INCLUDE)
     message(STATUS "brim: no cupti.h (part of the toolkit): traces of GPUs show ops instead of kernels")
   endif()
+  string(REPLACE ";" "," brim_built_for "${brim_cuda_architectures}") # which `brim env --check` compares with a card
+  set_property(SOURCE ${brim_cuda_build} APPEND PROPERTY COMPILE_DEFINITIONS "BRIM_CUDA_BUILT_FOR=\"${brim_built_for}\"")
   add_library(brim_cuda MODULE ${brim_cuda_kernels} ${brim_cuda_host} ${brim_cuda_libraries})
   target_include_directories(brim_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/generated)
   # 186: integers without a sign compared with 0, in formulas for all types. 1835: initial-exec TLS.

@@ -11,6 +11,10 @@ struct CudaBuild {
   bool cudnn = false;  ///< whether cudnn.h was there: else convolutions are brim's own
   bool cupti = false;  ///< whether cupti.h was there: else traces show ops instead of kernels
   bool nccl = false;   ///< whether nccl.h was there: else ranks have no collectives on GPUs
+  /// What it has kernels for, as CMake has it: "75,86,90"; "" where that is not known.
+  const char* architectures = "";
+  /// 75 for 7.5; 0 where CUDA does not tell.
+  int (*compute_capability)(int device) = nullptr;
 };
 
 }  // namespace brim
