@@ -14,6 +14,7 @@
 #include "command/command.h"
 #include "command/format.h"
 #include "command/libraries.h"
+#include "command/machine_check.h"
 #include "command/report.h"
 #include "command/say.h"
 #include "core/runtime.h"
@@ -179,22 +180,60 @@ void print_dist(const Json& e) {
     say(stdout, "read     {}\n", variable.get<std::string>());
 }
 
+struct EnvOptions {
+  bool json = false, dist = false, check = false;
+  std::string memory, host_memory, disk;
+  CheckRequest request;
+};
+
+int check(EnvOptions& o) {
+  o.request.memory = parse_bytes(o.memory, "--memory");
+  o.request.host_memory = parse_bytes(o.host_memory, "--host-memory");
+  o.request.disk = parse_bytes(o.disk, "--disk");
+  const std::vector<Finding> findings = check_machine(o.request, machine_probe());
+  if (o.json)
+    write_json(to_json(findings, o.request), "-");
+  else
+    print_findings(findings, o.request);
+  return is_ready(findings) ? 0 : 1;
+}
+
+std::function<int()> define_env(Arguments args) {
+  auto o = std::make_shared<EnvOptions>();
+  args.flag("--json", o->json, "print one JSON object");
+  args.flag("--dist", o->dist, "show which rank this process is, and what says so");
+  args.flag("--check", o->check,
+            "whether a training can run here, a line for each thing that it needs with the cure "
+            "where it is missing; the exit code is 0 only if it can");
+  args.add("--device", o->request.device, "that --check is for, as `brim train` takes it")
+      .show_default();
+  args.add("--precision", o->request.precision, "that --check is for")
+      .one_of({"fp32", "tf32", "fp16", "bf16"})
+      .show_default();
+  o->memory = "512M", o->host_memory = "512M", o->disk = "256M";
+  args.add("--memory", o->memory, "that must be free on each device, as 8G").show_default();
+  args.add("--host-memory", o->host_memory, "that must be free on the host").show_default();
+  args.add("--out", o->request.out, "folder that the run will be written to");
+  args.add("--disk", o->disk, "that must be free there").show_default();
+  args.add("--data", o->request.data, "file or folder that must be readable");
+  return [o, args] {
+    for (const char* option :
+         {"--device", "--precision", "--memory", "--host-memory", "--out", "--disk", "--data"})
+      if (!o->check && !args.given(option).empty())
+        throw UsageError(fmt::format("{} is for --check", option));
+    if (o->check && o->dist) throw UsageError("--check and --dist: give one of them");
+    if (o->check) return check(*o);
+    const Json env = o->dist ? dist_facts() : facts();
+    if (o->json)
+      write_json(env, "-");
+    else
+      (o->dist ? &print_dist : &print)(env);
+    return 0;
+  };
+}
+
 const Register env_command({"env", "show CPU, memory, devices and libraries, and what to install",
-                            [](Arguments args) -> std::function<int()> {
-                              auto json = std::make_shared<bool>(false);
-                              auto dist = std::make_shared<bool>(false);
-                              args.flag("--json", *json, "print one JSON object");
-                              args.flag("--dist", *dist,
-                                        "show which rank this process is, and what says so");
-                              return [json, dist] {
-                                const Json env = *dist ? dist_facts() : facts();
-                                if (*json)
-                                  write_json(env, "-");
-                                else
-                                  (*dist ? &print_dist : &print)(env);
-                                return 0;
-                              };
-                            }});
+                            define_env});
 
 }  // namespace
 }  // namespace brim::command

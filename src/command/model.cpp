@@ -36,7 +36,7 @@ struct ModelCommand {
 };
 
 /// What the network is made for.
-struct Fit {
+struct ModelInput {
   Shape input;  ///< of one x
   int64_t outputs = 0;
   bool takes_tokens = false;
@@ -60,59 +60,59 @@ train::Recipe recipe_for(const std::string& name) {
 
 /// By what the command line says, else by the recipe's data where it is at hand, else as usual:
 /// pictures of 224 x 224 and the thousand classes of ImageNet, ten of small pictures.
-Fit fit_of(const ModelCommand& o, train::Recipe recipe) {
+ModelInput input_for(const ModelCommand& o, train::Recipe recipe) {
   constexpr int64_t kPicture = 224, kSmall = 64;
-  Fit fit{.takes_tokens = recipe.task == "language"};
+  ModelInput made_for{.takes_tokens = recipe.task == "language"};
   if (!o.data.empty()) recipe.data = o.data;
   if (o.size) recipe.input.size = *o.size;
   const std::vector<std::string> drawn = train::data_names();
-  const bool is_language = fit.takes_tokens && o.data.empty();
+  const bool is_language = made_for.takes_tokens && o.data.empty();
   if (!o.data.empty() || std::ranges::find(drawn, recipe.data) != drawn.end()) {
     const auto task = train::make_task(recipe);
     const train::TaskData data = train::open_data(*task, recipe, {});
-    fit.input = train::input_shape(data, recipe);
-    fit.outputs = data.outputs;
+    made_for.input = train::input_shape(data, recipe);
+    made_for.outputs = data.outputs;
   } else if (is_language) {
-    fit.input = {recipe.input.window};
-    fit.outputs = recipe.input.vocabulary;
+    made_for.input = {recipe.input.window};
+    made_for.outputs = recipe.input.vocabulary;
   } else {
     const int64_t side = recipe.input.size > 0 ? recipe.input.size : kPicture;
-    fit.input = {recipe.input.channels > 0 ? recipe.input.channels : 3, side, side};
-    fit.outputs = side <= kSmall ? 10 : 1000;
+    made_for.input = {recipe.input.channels > 0 ? recipe.input.channels : 3, side, side};
+    made_for.outputs = side <= kSmall ? 10 : 1000;
   }
-  if (!o.input.empty()) fit.input = parse_shape(o.input, "--input");
-  if (o.classes) fit.outputs = *o.classes;
-  BRIM_CHECK(fit.input.rank() > 0, ValueError,
+  if (!o.input.empty()) made_for.input = parse_shape(o.input, "--input");
+  if (o.classes) made_for.outputs = *o.classes;
+  BRIM_CHECK(made_for.input.rank() > 0, ValueError,
              "[model] {} does not say how large an input is; give its sizes, as --input 3x32x32",
              recipe.data);
-  return fit;
+  return made_for;
 }
 
-NetworkSummary summary_of(const std::string& model, const Fit& fit, int64_t batch) {
+NetworkSummary summary_of(const std::string& model, const ModelInput& made_for, int64_t batch) {
   const nn::init::SkipInit no_values;
-  const auto network =
-      nn::make_model(model, {.classes = fit.outputs, .input = fit.input, .device = Device::cpu()});
-  Shape shape = fit.input;
+  const auto network = nn::make_model(
+      model, {.classes = made_for.outputs, .input = made_for.input, .device = Device::cpu()});
+  Shape shape = made_for.input;
   shape.insert(0, batch);
   return deploy::summarize(*network,
-                           Tensor::empty(shape, fit.takes_tokens ? i64 : f32, Device::cpu()));
+                           Tensor::empty(shape, made_for.takes_tokens ? i64 : f32, Device::cpu()));
 }
 
-std::string last_name(const std::string& name) { return name.substr(name.rfind('.') + 1); }
+std::string own_name(const std::string& name) { return name.substr(name.rfind('.') + 1); }
 
 /// A line of the table: its indented name, and what stands in the columns.
-struct Line {
+struct ModelLine {
   std::string name, kind, shape, parameters, flops, activations;
 };
 
-std::vector<Line> lines_of(const NetworkSummary& network, int depth) {
-  std::vector<Line> lines;
+std::vector<ModelLine> model_lines(const NetworkSummary& network, int depth) {
+  std::vector<ModelLine> lines;
   const auto is_shown = [&](int at) { return depth < 0 || at <= depth; };
   for (size_t i = 0; i < network.modules.size(); ++i) {
     const ModuleSummary& m = network.modules[i];
     if (!is_shown(m.depth)) continue;
     const std::string indent(static_cast<size_t>(2 * m.depth), ' ');
-    lines.push_back({indent + (m.name.empty() ? "(network)" : last_name(m.name)),
+    lines.push_back({indent + (m.name.empty() ? "(network)" : own_name(m.name)),
                      m.options.empty() ? m.kind : fmt::format("{}({})", m.kind, m.options),
                      m.calls == 0 ? (m.flops > 0 ? "" : "not called")
                      : m.output
@@ -131,16 +131,16 @@ std::vector<Line> lines_of(const NetworkSummary& network, int depth) {
   return lines;
 }
 
-/// Names of many ops, and options, are cut.
-std::string cut(const std::string& text, size_t width) {
+/// Names of many ops, and options, are shortened.
+std::string shortened(const std::string& text, size_t width) {
   return text.size() <= width ? text : text.substr(0, width - 3) + "...";
 }
 
 void print(const ModelCommand& o, const std::string& model, const NetworkSummary& network) {
   constexpr size_t kKind = 46;
   size_t name = 6, kind = 4, shape = 6;
-  const std::vector<Line> lines = lines_of(network, o.depth);
-  for (const Line& line : lines) {
+  const std::vector<ModelLine> lines = model_lines(network, o.depth);
+  for (const ModelLine& line : lines) {
     name = std::max(name, line.name.size());
     kind = std::max(kind, std::min(kKind, line.kind.size()));
     shape = std::max(shape, line.shape.size());
@@ -149,9 +149,9 @@ void print(const ModelCommand& o, const std::string& model, const NetworkSummary
       brim::name(network.input_dtype), network.output.str());
   say(stdout, "{:<{}}  {:<{}}  {:<{}}  {:>11}  {:>8}  {:>11}\n", "module", name, "kind", kind,
       "output", shape, "parameters", "FLOP", "activations");
-  for (const Line& line : lines)
+  for (const ModelLine& line : lines)
     say(stdout, "{:<{}}  {:<{}}  {:<{}}  {:>11}  {:>8}  {:>11}\n", line.name, name,
-        cut(line.kind, kKind), kind, line.shape, shape, line.parameters, line.flops,
+        shortened(line.kind, kKind), kind, line.shape, shape, line.parameters, line.flops,
         line.activations);
   say(stdout,
       "\nparameters   {} ({}){}\n"
@@ -217,7 +217,7 @@ int run(const ModelCommand& o) {
   check_output_path("svg", o.svg);
   check_outputs({{"--json", o.json}, {"--svg", o.svg}}, {{"the recipe", o.name}});
   const train::Recipe recipe = recipe_for(o.name);
-  const NetworkSummary network = summary_of(recipe.model, fit_of(o, recipe), o.batch);
+  const NetworkSummary network = summary_of(recipe.model, input_for(o, recipe), o.batch);
   if (!is_stdout(o.json)) print(o, recipe.model, network);
   if (!o.svg.empty())
     io::write_file_atomically(

@@ -17,16 +17,16 @@ using deploy::ModuleSummary;
 using deploy::NetworkSummary;
 using deploy::SummaryNode;
 
-constexpr double kBoxWidth = 500, kBoxHeight = 34, kGap = 20, kTitle = 58;
+constexpr double kBoxWidth = 500, kBoxHeight = 34, kGap = 20, kHeading = 58;
 constexpr double kIndent = 14;  // of a frame in a frame
 constexpr double kLane = 16;    // between curves beside the boxes
 constexpr double kFrame = 17;   // a frame's name above its first box
-constexpr double kMargin = 20;
+constexpr double kEdge = 20;
 
-std::string text_of(std::string_view text) { return page::escaped_for_html(text); }
+std::string svg_text(std::string_view text) { return page::escaped_for_html(text); }
 
 /// "a", "a.b", "a.b.c" of "a.b.c".
-std::vector<std::string> path_of(const std::string& name) {
+std::vector<std::string> names_on_the_way(const std::string& name) {
   std::vector<std::string> all;
   if (name.empty()) return all;
   for (size_t at = name.find('.'); at != std::string::npos; at = name.find('.', at + 1))
@@ -35,7 +35,7 @@ std::vector<std::string> path_of(const std::string& name) {
   return all;
 }
 
-const char* color_of(const SummaryNode& node) {
+const char* node_color(const SummaryNode& node) {
   const auto has = [&](const char* part) {
     return std::ranges::any_of(
         node.ops, [&](const std::string& op) { return op.find(part) != std::string::npos; });
@@ -49,22 +49,22 @@ const char* color_of(const SummaryNode& node) {
 }
 
 /// A stretch of nodes in one module of modules.
-struct Frame {
+struct ModuleFrame {
   std::string name;
   int first, last, depth;
 };
 
-class Drawing {
+class NetworkDrawing {
  public:
-  explicit Drawing(const NetworkSummary& network) : network_(network) {
+  explicit NetworkDrawing(const NetworkSummary& network) : network_(network) {
     find_frames();
     place();
     find_lanes();
   }
 
   std::string svg(const std::string& title) const {
-    const double width = right() + kLane * (lanes_ + 1) + kMargin;
-    const double height = bottom_ + kMargin;
+    const double width = right() + kLane * (lanes_ + 1) + kEdge;
+    const double height = bottom_ + kEdge;
     std::string svg = fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
         "width=\"{0:.0f}\" height=\"{1:.0f}\" font-family=\"sans-serif\" font-size=\"12\">\n"
@@ -72,8 +72,8 @@ class Drawing {
         "markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#505050\"/></marker>"
         "</defs>\n<rect width=\"{0:.0f}\" height=\"{1:.0f}\" fill=\"#ffffff\"/>\n"
         "<text x=\"{2}\" y=\"24\" font-size=\"16\" font-weight=\"bold\">{3}</text>\n",
-        width, height, kMargin, text_of(title));
-    for (const Frame& f : frames_) svg += frame(f);
+        width, height, kEdge, svg_text(title));
+    for (const ModuleFrame& f : frames_) svg += frame(f);
     svg += box(-1, "#ffffff", "input", network_.input.str());
     for (int i = 0; i < count(); ++i) svg += node(i);
     for (int i = 0; i < count(); ++i)
@@ -84,13 +84,13 @@ class Drawing {
  private:
   int count() const { return static_cast<int>(network_.nodes.size()); }
   const SummaryNode& node_at(int i) const { return network_.nodes[static_cast<size_t>(i)]; }
-  double right() const { return kMargin + kIndent * deepest_ + kBoxWidth + kIndent * deepest_; }
-  double left_of_boxes() const { return kMargin + kIndent * deepest_; }
+  double right() const { return kEdge + kIndent * deepest_ + kBoxWidth + kIndent * deepest_; }
+  double left_of_boxes() const { return kEdge + kIndent * deepest_; }
   double top_of(int i) const { return tops_[static_cast<size_t>(i + 1)]; }
 
   /// The modules of modules that a node is in; a leaf is its box itself.
   std::vector<std::string> frames_of(int i) const {
-    std::vector<std::string> path = path_of(node_at(i).module);
+    std::vector<std::string> path = names_on_the_way(node_at(i).module);
     if (!path.empty() && !has_children(path.back())) path.pop_back();
     return path;
   }
@@ -102,7 +102,7 @@ class Drawing {
   }
 
   void find_frames() {
-    std::vector<Frame> open;
+    std::vector<ModuleFrame> open;
     const auto close = [&](size_t depth) {
       for (; open.size() > depth; open.pop_back()) frames_.push_back(open.back());
     };
@@ -114,25 +114,26 @@ class Drawing {
       close(common);
       for (size_t d = common; d < path.size(); ++d)
         open.push_back({path[d], i, i, static_cast<int>(d) + 1});
-      for (Frame& f : open) f.last = i;
+      for (ModuleFrame& f : open) f.last = i;
     }
     close(0);
-    std::ranges::sort(frames_, {}, &Frame::depth);  // outer ones below
-    for (const Frame& f : frames_) deepest_ = std::max(deepest_, f.depth);
+    std::ranges::sort(frames_, {}, &ModuleFrame::depth);  // outer ones below
+    for (const ModuleFrame& f : frames_) deepest_ = std::max(deepest_, f.depth);
   }
 
   /// From top to bottom; a frame that begins needs a line for its name, one that ends a margin.
   void place() {
-    double y = kTitle - kBoxHeight / 2;
+    double y = kHeading - kBoxHeight / 2;
     tops_.push_back(y);
     y += kBoxHeight;
     for (int i = 0; i < count(); ++i) {
       y += kGap;
-      for (const Frame& f : frames_) y += (f.first == i ? kFrame : 0) + (f.last == i - 1 ? 6 : 0);
+      for (const ModuleFrame& f : frames_)
+        y += (f.first == i ? kFrame : 0) + (f.last == i - 1 ? 6 : 0);
       tops_.push_back(y);
       y += kBoxHeight;
     }
-    for (const Frame& f : frames_) y += f.last == count() - 1 ? 6 : 0;
+    for (const ModuleFrame& f : frames_) y += f.last == count() - 1 ? 6 : 0;
     bottom_ = y;
   }
 
@@ -158,10 +159,10 @@ class Drawing {
     lanes_ = static_cast<int>(lanes.size());
   }
 
-  std::string frame(const Frame& f) const {
+  std::string frame(const ModuleFrame& f) const {
     const double inset = kIndent * (f.depth - 1);
     double top = top_of(f.first) - 4, bottom = top_of(f.last) + kBoxHeight + 4;
-    for (const Frame& inner : frames_) {
+    for (const ModuleFrame& inner : frames_) {
       if (inner.depth < f.depth) continue;
       if (inner.first == f.first) top -= kFrame;
       if (inner.last == f.last && inner.depth > f.depth) bottom += 5;
@@ -171,8 +172,8 @@ class Drawing {
         "<rect x=\"{0:.1f}\" y=\"{1:.1f}\" width=\"{2:.1f}\" height=\"{3:.1f}\" rx=\"5\" "
         "fill=\"#000000\" fill-opacity=\"0.03\" stroke=\"#b0b0b0\"/>"
         "<text x=\"{4:.1f}\" y=\"{5:.1f}\" fill=\"#606060\">{6}</text>\n",
-        kMargin + inset, top, right() - kMargin - 2 * inset, bottom - top, kMargin + inset + 6,
-        top + 13, text_of(f.name + "  " + module->kind));
+        kEdge + inset, top, right() - kEdge - 2 * inset, bottom - top, kEdge + inset + 6, top + 13,
+        svg_text(f.name + "  " + module->kind));
   }
 
   /// Two lines with something on both sides.
@@ -186,8 +187,8 @@ class Drawing {
         "<text x=\"{5:.1f}\" y=\"{8:.1f}\" font-size=\"10\" fill=\"#505050\">{11}</text>"
         "<text x=\"{6:.1f}\" y=\"{8:.1f}\" font-size=\"10\" fill=\"#505050\" "
         "text-anchor=\"end\">{12}</text>\n",
-        x, y, kBoxWidth, kBoxHeight, color, x + 8, x + kBoxWidth - 8, y + 15, y + 28, text_of(name),
-        text_of(shape), text_of(details), text_of(figures));
+        x, y, kBoxWidth, kBoxHeight, color, x + 8, x + kBoxWidth - 8, y + 15, y + 28,
+        svg_text(name), svg_text(shape), svg_text(details), svg_text(figures));
   }
 
   std::string node(int i) const {
@@ -198,7 +199,7 @@ class Drawing {
     };
     const std::string flops = n.flops > 0 ? format_count(n.flops) + "FLOP" : "";
     if (n.module.empty() || has_children(n.module))
-      return box(i, color_of(n), cut(fmt::format("{}", fmt::join(n.ops, " + "))), n.output.str(),
+      return box(i, node_color(n), cut(fmt::format("{}", fmt::join(n.ops, " + "))), n.output.str(),
                  "", flops);
     const auto module = std::ranges::find(network_.modules, n.module, &ModuleSummary::name);
     const std::string parameters =
@@ -206,7 +207,7 @@ class Drawing {
             ? fmt::format("{} parameters{}", module->parameters, flops.empty() ? "" : " · ")
             : "";
     return box(
-        i, color_of(n), n.module, n.output.str(),
+        i, node_color(n), n.module, n.output.str(),
         cut(module->options.empty() ? module->kind : module->kind + "(" + module->options + ")"),
         parameters + flops);
   }
@@ -230,7 +231,7 @@ class Drawing {
   }
 
   const NetworkSummary& network_;
-  std::vector<Frame> frames_;
+  std::vector<ModuleFrame> frames_;
   std::vector<double> tops_;  // the input's first
   std::map<std::pair<int, int>, int> lane_;
   int deepest_ = 0, lanes_ = 0;
@@ -244,7 +245,7 @@ NetworkSummary collapsed(const NetworkSummary& network, int depth) {
   NetworkSummary made = network;
   std::erase_if(made.modules, [&](const ModuleSummary& m) { return m.depth > depth; });
   const auto shallow = [&](const std::string& name) {
-    const std::vector<std::string> path = path_of(name);
+    const std::vector<std::string> path = names_on_the_way(name);
     if (depth == 0 || path.empty()) return std::string();
     return path[std::min(path.size(), static_cast<size_t>(depth)) - 1];
   };
@@ -272,7 +273,7 @@ NetworkSummary collapsed(const NetworkSummary& network, int depth) {
 }
 
 std::string network_svg(const NetworkSummary& network, const std::string& title) {
-  return Drawing(network).svg(title);
+  return NetworkDrawing(network).svg(title);
 }
 
 }  // namespace brim::command
