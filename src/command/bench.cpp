@@ -14,6 +14,7 @@
 
 #include "bench/command/cases.h"
 #include "bench/command/compare.h"
+#include "bench/command/crossover/crossover.h"
 #include "bench/command/deploy.h"
 #include "bench/command/fma_peak.h"
 #include "bench/command/gpu_chapter.h"
@@ -77,7 +78,7 @@ void list(const std::vector<BenchCase>& cases) {
 /// The cases of the given names, in their order.
 std::vector<BenchCase> chosen(const BenchOptions& options) {
   const std::vector<BenchCase> cases = all_cases();
-  std::vector<std::string> known = {"all", "list", "compare", "sweep", "deploy"};
+  std::vector<std::string> known = {"all", "list", "compare", "crossover", "sweep", "deploy"};
   for (const Table& table : kTables) known.emplace_back(table.name);
   for (const BenchCase& bench : cases) known.push_back(bench.name);
   const bool compiled = options.mode == "compiled";
@@ -261,6 +262,29 @@ Arguments define_sweep(Arguments args, SweepArguments& s) {
   return sweep;
 }
 
+/// Defines `brim bench crossover` under `app`.
+Arguments define_crossover(Arguments args, CrossoverArguments& c) {
+  Arguments crossover = args.subcommand(
+      "crossover", "from which width and batch on a GPU is faster than this CPU, and why");
+  crossover.add("--widths", c.widths, "channels of the first convolution, comma-separated")
+      .show_default();
+  crossover.add("--batches", c.batches, "comma-separated").show_default();
+  crossover
+      .add("--profiles", c.profiles,
+           "devices that are not here, simulated: t4, v100, l4, a100, h100, h200 or FILE.toml, "
+           "comma-separated; or none")
+      .show_default();
+  crossover.add("--mode", c.mode, "how steps run: eager or compiled")
+      .one_of({"eager", "compiled"})
+      .show_default();
+  crossover.add("--seconds", c.seconds, "length of a measurement")
+      .range(0.001, 3600.0)
+      .show_default();
+  crossover.add("--json", c.json, "write the result to FILE (- for standard output)").file();
+  crossover.add("--svg", c.svg, "draw it").file();
+  return crossover;
+}
+
 std::function<int()> define(Arguments args) {
   auto options = std::make_shared<BenchOptions>();
   args.add("names", options->names, "benchmarks, `all`, or `list` for their names");
@@ -302,7 +326,10 @@ std::function<int()> define(Arguments args) {
   const Arguments sweep = define_sweep(args, *s);
   auto d = std::make_shared<DeployArguments>();
   const Arguments deploy = define_deploy(args, *d);
-  return [options, c, compare, s, sweep, d, deploy] {
+  auto x = std::make_shared<CrossoverArguments>();
+  const Arguments crossover = define_crossover(args, *x);
+  return [options, c, compare, s, sweep, d, deploy, x, crossover] {
+    if (crossover.chosen()) return run_crossover(*x);
     if (compare.chosen()) run_compare(*c);
     if (sweep.chosen()) return run_sweep(*s);
     if (deploy.chosen()) return run_deploy(*d);

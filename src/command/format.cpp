@@ -89,4 +89,30 @@ Shape parse_shape(std::string_view text, std::string_view option) {
   }
 }
 
+std::vector<std::string> list_items(std::string_view text, std::string_view option) {
+  std::vector<std::string> items;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    if (end == begin)
+      throw UsageError(fmt::format("{} '{}': write for example 8,16", option, text));
+    items.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return items;
+}
+
+std::vector<int64_t> parse_counts(std::string_view text, std::string_view option, int64_t most) {
+  std::vector<int64_t> all;
+  for (const std::string& item : list_items(text, option)) {
+    int64_t count = 0;
+    const char* const end = item.data() + item.size();
+    const auto [at, error] = std::from_chars(item.data(), end, count);
+    if (error != std::errc() || at != end || count < 1 || count > most)
+      throw UsageError(
+          fmt::format("{} '{}': give numbers from 1 to {}, as 64,128", option, text, most));
+    all.push_back(count);
+  }
+  return all;
+}
+
 }  // namespace brim::command

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <brim/core/shape.h>
 
@@ -22,5 +23,10 @@ int64_t parse_bytes(std::string_view text, std::string_view option);
 
 /// "3x224x224": the sizes of one input, without the batch. Throws UsageError naming `option`.
 Shape parse_shape(std::string_view text, std::string_view option);
+
+/// The items of "8G,12G". Throws UsageError naming `option` where one is empty.
+std::vector<std::string> list_items(std::string_view text, std::string_view option);
+/// "8,16": numbers from 1 to `most`. Throws UsageError naming `option`.
+std::vector<int64_t> parse_counts(std::string_view text, std::string_view option, int64_t most);
 
 }  // namespace brim::command

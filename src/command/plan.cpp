@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -33,31 +32,7 @@ struct Options {
   bool explain = false;
 };
 
-/// The parts of "8G,12G". Throws UsageError where one is empty.
-std::vector<std::string> parts_of(const std::string& text, const char* option) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    if (end == begin) raise<UsageError>("{} '{}': write for example 8,16", option, text);
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 constexpr int64_t kMostBatch = 1'000'000;
-
-std::vector<int64_t> batches_of(const std::string& text) {
-  std::vector<int64_t> all;
-  for (const std::string& part : parts_of(text, "--batch")) {
-    int64_t batch = 0;
-    const auto [at, error] = std::from_chars(part.data(), part.data() + part.size(), batch);
-    if (error != std::errc() || at != part.data() + part.size() || batch < 1 || batch > kMostBatch)
-      raise<UsageError>("--batch '{}': give numbers from 1 to {}, as 64,128", text, kMostBatch);
-    all.push_back(batch);
-  }
-  return all;
-}
 
 /// What a batch takes within a limit.
 struct Row {
@@ -211,11 +186,11 @@ int run(const Options& o) {
   check_json_path(o.json);
   const sim::DeviceProfile profile = use_profile(o.device);
   plan::check_passes(o.passes);
-  const std::vector<int64_t> batches = batches_of(o.batches);
+  const std::vector<int64_t> batches = parse_counts(o.batches, "--batch", kMostBatch);
   std::vector<int64_t> limits;
   if (o.limits.empty()) limits.push_back(static_cast<int64_t>(profile.memory));
   if (!o.limits.empty())
-    for (const std::string& part : parts_of(o.limits, "--limit"))
+    for (const std::string& part : list_items(o.limits, "--limit"))
       limits.push_back(parse_bytes(part, "--limit"));
   train::Recipe recipe = recipe_or_network(o.recipe, "plan");
   if (!o.precision.empty()) recipe.precision = o.precision;
