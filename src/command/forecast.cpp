@@ -29,13 +29,15 @@ struct Options {
   std::string recipe, profile = "h100", ranks = "1,8", precision, data, json;
   int64_t batch = 64, outputs = 1000, picture = 224;
   std::optional<int64_t> hosts;
+  std::optional<int64_t> samples;
   std::optional<double> network, network_delay, price;
 };
 
 /// What a whole training uses, and what its loader takes of a core here.
 struct Work {
-  int64_t samples = 0;            ///< of all epochs
-  double seconds_per_sample = 0;  ///< of one worker
+  int64_t samples = 0;  ///< of all epochs
+  int64_t epochs = 1;
+  double seconds_per_sample = 0;  ///< of one worker; 0: there is no data to measure it with
 };
 
 /// Reads, decodes and augments for half a second.
@@ -52,6 +54,7 @@ Work work_of(const train::Recipe& recipe) {
     if (seconds >= kSeconds) break;
   }
   return {.samples = loader.samples() * recipe.epochs,
+          .epochs = recipe.epochs,
           .seconds_per_sample = made > 0 ? seconds / static_cast<double>(made) : 0};
 }
 
@@ -140,20 +143,27 @@ void print_past(const std::string& device, const PastError& past, const std::vec
 }
 
 void print_work(const Options& o, const Work& work, const std::vector<Row>& rows) {
-  say(stdout,
-      "\nto train on {} samples of {}, of which a core of this machine makes {:.0f} a second "
-      "(measured)\n\n"
-      "ranks  overlap         time       energy     cores{}\n",
-      work.samples, o.data, work.seconds_per_sample > 0 ? 1 / work.seconds_per_sample : 0,
-      o.price ? "         cost" : "");
-  for (const Row& row : rows)
-    say(stdout, "{:5}  {:7} {:>12} {:>9.4g} kJ {:>9.1f}{}\n", row.ranks,
+  if (o.samples)
+    say(stdout, "\nto train on {} samples in {} epochs\n\n", work.samples, work.epochs);
+  else
+    say(stdout,
+        "\nto train on {} samples of {}, of which a core of this machine makes {:.0f} a second "
+        "(measured)\n\n",
+        work.samples, o.data, work.seconds_per_sample > 0 ? 1 / work.seconds_per_sample : 0);
+  say(stdout, "ranks  overlap         time     an epoch       energy{}{}\n",
+      o.samples ? "" : "     cores", o.price ? "         cost   of an epoch" : "");
+  const auto epochs = static_cast<double>(work.epochs);
+  for (const Row& row : rows) {
+    const double cost = row.cost(work, o.batch, o.price.value_or(0));
+    say(stdout, "{:5}  {:7} {:>12} {:>12} {:>9.4g} kJ{}{}\n", row.ranks,
         row.ranks == 1 ? ""
         : row.overlap  ? "yes"
                        : "no",
-        format_duration(row.seconds(work, o.batch)), 1e-3 * row.energy(work, o.batch),
-        row.cores(work, o.batch),
-        o.price ? fmt::format(" {:>12.4g}", row.cost(work, o.batch, *o.price)) : "");
+        format_duration(row.seconds(work, o.batch)),
+        format_duration(row.seconds(work, o.batch) / epochs), 1e-3 * row.energy(work, o.batch),
+        o.samples ? "" : fmt::format(" {:>9.1f}", row.cores(work, o.batch)),
+        o.price ? fmt::format(" {:>12.4g}  {:>12.4g}", cost, cost / epochs) : "");
+  }
 }
 
 Json to_json(const Row& row, const Options& o, double one, const std::optional<Work>& work) {
@@ -177,8 +187,11 @@ Json to_json(const Row& row, const Options& o, double one, const std::optional<W
   if (!work) return json;
   json["seconds"] = row.seconds(*work, o.batch);
   json["joules"] = row.energy(*work, o.batch);
-  json["input_cores"] = row.cores(*work, o.batch);
+  const auto epochs = static_cast<double>(work->epochs);
+  json["epoch_seconds"] = row.seconds(*work, o.batch) / epochs;
+  json["input_cores"] = o.samples ? Json(nullptr) : Json(row.cores(*work, o.batch));
   json["cost"] = o.price ? Json(row.cost(*work, o.batch, *o.price)) : Json(nullptr);
+  json["epoch_cost"] = o.price ? Json(row.cost(*work, o.batch, *o.price) / epochs) : Json(nullptr);
   return json;
 }
 
@@ -191,9 +204,14 @@ int run(const Options& o) {
   std::optional<Work> work;
   if (!o.data.empty()) {
     recipe.data = o.data;
+    if (o.samples)
+      throw UsageError("--samples and --data: give one of them, for the data has its own");
     work = work_of(recipe);
+  } else if (o.samples) {
+    work = Work{.samples = *o.samples * recipe.epochs, .epochs = recipe.epochs};
   } else if (o.price) {
-    throw UsageError("--price is for a whole training, whose samples --data tells");
+    throw UsageError(
+        "--price is for a whole training: give its data, --data, or --samples of an epoch");
   }
   const auto forecast = [&](const train::ForecastOptions& options) {
     std::optional<train::Forecast> found;
@@ -255,25 +273,26 @@ int run(const Options& o) {
   Json list = Json::array();
   for (const Row& row : rows)
     list.push_back(to_json(row, o, rows[0].forecast.seconds_per_step, work));
-  write_json({{"simulated", true},
-              {"recipe", o.recipe},
-              {"precision", recipe.precision},
-              {"batch", o.batch},
-              {"device", profile.name},
-              {"device_source", profile.source},
-              {"hosts", hosts},
-              {"network_gbit_s", links.host * 8e-9},
-              {"network_delay_us", links.host_delay * 1e6},
-              {"samples", work ? Json(work->samples) : Json(nullptr)},
-              {"seconds_per_sample", work ? Json(work->seconds_per_sample) : Json(nullptr)},
-              {"past", past.trainings > 0 ? Json{{"simulated", past.simulated},
-                                                 {"trainings", past.trainings},
-                                                 {"median", past.median},
-                                                 {"worst", past.worst}}
-                                          : Json(nullptr)},
-              {"forecasts", list},
-              {"versions", build_versions()}},
-             o.json);
+  write_json(
+      {{"simulated", true},
+       {"recipe", o.recipe},
+       {"precision", recipe.precision},
+       {"batch", o.batch},
+       {"device", profile.name},
+       {"device_source", profile.source},
+       {"hosts", hosts},
+       {"network_gbit_s", links.host * 8e-9},
+       {"network_delay_us", links.host_delay * 1e6},
+       {"samples", work ? Json(work->samples) : Json(nullptr)},
+       {"seconds_per_sample", work && !o.samples ? Json(work->seconds_per_sample) : Json(nullptr)},
+       {"past", past.trainings > 0 ? Json{{"simulated", past.simulated},
+                                          {"trainings", past.trainings},
+                                          {"median", past.median},
+                                          {"worst", past.worst}}
+                                   : Json(nullptr)},
+       {"forecasts", list},
+       {"versions", build_versions()}},
+      o.json);
   return 0;
 }
 
@@ -303,7 +322,11 @@ const Register forecast_command(
        args.add("--data", o->data,
                 "that the recipe trains on: tells how long all its epochs take, their energy, and "
                 "how many cores bring the input, by a loader that is measured here");
-       args.add("--price", o->price, "of a device for an hour, in any currency; with --data")
+       args.add("--samples", o->samples,
+                "of an epoch, where the data is not at hand: tells the same but for the cores")
+           .range(int64_t{1}, int64_t{1} << 40);
+       args.add("--price", o->price,
+                "of a device for an hour, in any currency; with --data or --samples")
            .range(0.0, 1e6);
        args.add("--precision", o->precision, "instead of the recipe's")
            .one_of({"fp32", "tf32", "fp16", "bf16"});

@@ -67,6 +67,23 @@ TEST_F(ForecastCommand, OfAStepAloneNeedsNoData) {
   EXPECT_FALSE(found["forecasts"][0].contains("seconds"));
 }
 
+TEST_F(ForecastCommand, TellsThePriceOfAnEpochWithoutData) {
+  const Ran text = forecast({"--samples", "50000", "--price", "3.6"});
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("to train on 100000 samples in 2 epochs"), std::string::npos) << text.out;
+  EXPECT_EQ(text.out.find("cores"), std::string::npos) << text.out;
+  const json found =
+      json::parse(forecast({"--samples", "50000", "--price", "3.6", "--json", "-"}).out);
+  EXPECT_EQ(found["samples"], 100000);
+  EXPECT_TRUE(found["seconds_per_sample"].is_null());
+  for (const json& row : found["forecasts"]) {
+    const double seconds = row["epoch_seconds"];
+    EXPECT_NEAR(row["epoch_cost"], 1e-3 * row["ranks"].get<double>() * seconds, 1e-9);
+    EXPECT_NEAR(row["cost"], 2 * row["epoch_cost"].get<double>(), 1e-9);
+    EXPECT_TRUE(row["input_cores"].is_null());
+  }
+}
+
 TEST_F(ForecastCommand, TellsHowFarItWasFromTrainings) {
   EXPECT_TRUE(json::parse(forecast({"--json", "-"}).out)["past"].is_null());
   const Ran trained = run_brim(
@@ -86,6 +103,8 @@ TEST_F(ForecastCommand, BadInput) {
   EXPECT_EQ(price.code, 2);
   EXPECT_NE(price.err.find("--data"), std::string::npos) << price.err;
   EXPECT_EQ(forecast({"--data", folder / "missing"}).code, 1);
+  EXPECT_EQ(forecast({"--data", folder / "data", "--samples", "5"}).code, 2);
+  EXPECT_EQ(forecast({"--samples", "0"}).code, 2);
   EXPECT_EQ(forecast({"--price", "-1", "--data", folder / "data"}).code, 2);
   EXPECT_EQ(forecast({"--profile", "v1000"}).code, 1);
 }
