@@ -250,6 +250,9 @@ if(BRIM_TESTS AND BRIM_PYTHON AND NOT BRIM_SANITIZE)
   brim_add_test(cuda_begin_kernel ${BRIM_PYTHON} tests/backend/cuda/begin_kernel_test.py)
   brim_add_test(kernel_table ${BRIM_PYTHON} tests/tools/kernel_table_test.py)
   brim_add_test(ncu_table ${BRIM_PYTHON} tests/tools/ncu_table_test.py)
+  if(TARGET brim-cli)
+    brim_add_test(cluster_files ${BRIM_PYTHON} tests/tools/cluster_files_test.py $<TARGET_FILE:brim-cli>)
+  endif()
 endif()
 
 # The examples of docs/COMING_FROM.md that run are one program, as a reader would build it.
