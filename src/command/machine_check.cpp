@@ -9,11 +9,9 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "command/format.h"
-#include "command/say.h"
 #include "core/check.h"
 #include "diag/machine/parts.h"
 
@@ -21,15 +19,14 @@ namespace brim::command {
 namespace {
 
 namespace fs = std::filesystem;
-using State = Finding::State;
 
 /// What brim's errors are made of: "[place] what; what to do".
 Finding finding_of(const std::string& name, const std::string& error) {
   const size_t bracket = error.starts_with('[') ? error.find("] ") : std::string::npos;
   const std::string text = bracket == std::string::npos ? error : error.substr(bracket + 2);
   const size_t semicolon = text.find("; ");
-  if (semicolon == std::string::npos) return {name, State::failed, text, "see `brim env`"};
-  return {name, State::failed, text.substr(0, semicolon), text.substr(semicolon + 2)};
+  if (semicolon == std::string::npos) return {name, Finding::State::failed, text, "see `brim env`"};
+  return {name, Finding::State::failed, text.substr(0, semicolon), text.substr(semicolon + 2)};
 }
 
 std::string capability_text(int capability) {
@@ -72,13 +69,13 @@ class MachineChecks {
 
  private:
   void ok(const std::string& name, const std::string& what) {
-    found_.push_back({name, State::ok, what, ""});
+    found_.push_back({name, Finding::State::ok, what, ""});
   }
   void slow(const std::string& name, const std::string& what, const std::string& cure) {
-    found_.push_back({name, State::slow, what, cure});
+    found_.push_back({name, Finding::State::slow, what, cure});
   }
   void fail(const std::string& name, const std::string& what, const std::string& cure) {
-    found_.push_back({name, State::failed, what, cure});
+    found_.push_back({name, Finding::State::failed, what, cure});
   }
   bool is_emulated() const {
     return !probe_.gpu.plugin.path.empty() && probe_.gpu.build.runtime == 0;
@@ -168,7 +165,7 @@ class MachineChecks {
     }
     const diag::GpuPart nccl = part("NCCL");
     if (nccl.state == "found") return ok("NCCL", nccl.version);
-    nccl_ = {"NCCL", State::failed,
+    nccl_ = {"NCCL", Finding::State::failed,
              fmt::format("{}, and ranks on several GPUs need it", nccl.state), nccl.advice};
   }
 
@@ -292,10 +289,6 @@ class MachineChecks {
   std::optional<Finding> nccl_;  ///< where it is not fit
 };
 
-const char* finding_word(State state) {
-  return state == State::ok ? "ok" : state == State::slow ? "slow" : "FAILED";
-}
-
 }  // namespace
 
 std::vector<Finding> check_machine(const CheckRequest& request, const MachineProbe& probe) {
@@ -303,32 +296,8 @@ std::vector<Finding> check_machine(const CheckRequest& request, const MachinePro
 }
 
 bool is_ready(const std::vector<Finding>& findings) {
-  return std::ranges::none_of(findings, [](const Finding& f) { return f.state == State::failed; });
-}
-
-void print_findings(const std::vector<Finding>& findings, const CheckRequest& request) {
-  size_t width = 0;
-  for (const Finding& f : findings) width = std::max(width, f.name.size());
-  for (const Finding& f : findings)
-    say(stdout, "{:<6}  {:<{}}  {}{}{}\n", finding_word(f.state), f.name, width, f.what,
-        f.cure.empty() ? "" : "; ", f.cure);
-  say(stdout, "{} for --device {} --precision {}\n", is_ready(findings) ? "ready" : "not ready",
-      request.device, request.precision);
-}
-
-nlohmann::ordered_json to_json(const std::vector<Finding>& findings, const CheckRequest& request) {
-  nlohmann::ordered_json json = {{"ready", is_ready(findings)},
-                                 {"device", request.device},
-                                 {"precision", request.precision},
-                                 {"checks", nlohmann::ordered_json::array()}};
-  for (const Finding& f : findings)
-    json["checks"].push_back(
-        {{"name", f.name},
-         {"state", f.state == State::failed ? "failed" : finding_word(f.state)},
-         {"what", f.what},
-         {"cure",
-          f.cure.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(f.cure)}});
-  return json;
+  return std::ranges::none_of(findings,
+                              [](const Finding& f) { return f.state == Finding::State::failed; });
 }
 
 }  // namespace brim::command
