@@ -262,29 +262,6 @@ Arguments define_sweep(Arguments args, SweepArguments& s) {
   return sweep;
 }
 
-/// Defines `brim bench crossover` under `app`.
-Arguments define_crossover(Arguments args, CrossoverArguments& c) {
-  Arguments crossover = args.subcommand(
-      "crossover", "from which width and batch on a GPU is faster than this CPU, and why");
-  crossover.add("--widths", c.widths, "channels of the first convolution, comma-separated")
-      .show_default();
-  crossover.add("--batches", c.batches, "comma-separated").show_default();
-  crossover
-      .add("--profiles", c.profiles,
-           "devices that are not here, simulated: t4, v100, l4, a100, h100, h200 or FILE.toml, "
-           "comma-separated; or none")
-      .show_default();
-  crossover.add("--mode", c.mode, "how steps run: eager or compiled")
-      .one_of({"eager", "compiled"})
-      .show_default();
-  crossover.add("--seconds", c.seconds, "length of a measurement")
-      .range(0.001, 3600.0)
-      .show_default();
-  crossover.add("--json", c.json, "write the result to FILE (- for standard output)").file();
-  crossover.add("--svg", c.svg, "draw it").file();
-  return crossover;
-}
-
 std::function<int()> define(Arguments args) {
   auto options = std::make_shared<BenchOptions>();
   args.add("names", options->names, "benchmarks, `all`, or `list` for their names");

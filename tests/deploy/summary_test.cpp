@@ -3,6 +3,7 @@
 #include <brim/nn/init.h>
 #include <brim/nn/models.h>
 #include <brim/nn/nn.h>
+#include <brim/ops/binary.h>
 #include <brim/ops/reduce.h>
 #include <gtest/gtest.h>
 

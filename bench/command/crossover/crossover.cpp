@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "command/arguments.h"
 #include "command/command.h"
 #include "command/format.h"
 #include "command/profiled_device.h"
@@ -21,11 +22,33 @@ constexpr int64_t kLargestWidth = 4096, kLargestBatch = 65536;
 
 std::vector<int64_t> rising(std::vector<int64_t> values) {
   std::ranges::sort(values);
-  values.erase(std::ranges::unique(values).begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
   return values;
 }
 
 }  // namespace
+
+Arguments define_crossover(Arguments args, CrossoverArguments& c) {
+  Arguments crossover = args.subcommand(
+      "crossover", "from which width and batch on a GPU is faster than this CPU, and why");
+  crossover.add("--widths", c.widths, "channels of the first convolution, comma-separated")
+      .show_default();
+  crossover.add("--batches", c.batches, "comma-separated").show_default();
+  crossover
+      .add("--profiles", c.profiles,
+           "devices that are not here, simulated: t4, v100, l4, a100, h100, h200 or FILE.toml, "
+           "comma-separated; or none")
+      .show_default();
+  crossover.add("--mode", c.mode, "how steps run: eager or compiled")
+      .one_of({"eager", "compiled"})
+      .show_default();
+  crossover.add("--seconds", c.seconds, "length of a measurement")
+      .range(0.001, 3600.0)
+      .show_default();
+  crossover.add("--json", c.json, "write the result to FILE (- for standard output)").file();
+  crossover.add("--svg", c.svg, "draw it").file();
+  return crossover;
+}
 
 int run_crossover(const CrossoverArguments& a) {
   check_json_path(a.json);

@@ -9,6 +9,8 @@
 
 #include <brim/core/device.h>
 
+#include "command/arguments.h"
+
 namespace brim::command {
 
 struct CrossoverArguments {
@@ -61,6 +63,9 @@ nlohmann::ordered_json crossover_json(const std::vector<CrossoverDevice>& device
                                       const CrossoverArguments& arguments);
 /// Grids of width and batch, one a device; colours are gains.
 std::string crossover_svg(const std::vector<CrossoverDevice>& devices, const std::string& mode);
+
+/// Defines the subcommand.
+Arguments define_crossover(Arguments args, CrossoverArguments& crossover);
 
 /// Throws UsageError; DeviceError, ValueError and FileError for devices and profiles.
 int run_crossover(const CrossoverArguments& arguments);

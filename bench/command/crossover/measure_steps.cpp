@@ -4,6 +4,7 @@
 #include <brim/nn/conv.h>
 #include <brim/nn/linear.h>
 #include <brim/nn/models.h>
+#include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 #include <brim/ops/loss.h>
 #include <brim/ops/pool.h>
