@@ -86,7 +86,7 @@ class NetworkDrawing {
   const SummaryNode& node_at(int i) const { return network_.nodes[static_cast<size_t>(i)]; }
   double right() const { return kEdge + kIndent * deepest_ + kBoxWidth + kIndent * deepest_; }
   double left_of_boxes() const { return kEdge + kIndent * deepest_; }
-  double top_of(int i) const { return tops_[static_cast<size_t>(i + 1)]; }
+  double top_of(int i) const { return tops_[static_cast<size_t>(int64_t{i} + 1)]; }
 
   /// The modules of modules that a node is in; a leaf is its box itself.
   std::vector<std::string> frames_of(int i) const {
