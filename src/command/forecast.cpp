@@ -12,6 +12,7 @@
 
 #include "command/command.h"
 #include "command/forecast_history.h"
+#include "command/forecast_report.h"
 #include "command/format.h"
 #include "command/libraries.h"
 #include "command/profiled_device.h"
@@ -25,23 +26,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
-  std::string recipe, profile = "h100", ranks = "1,8", precision, data, json;
-  int64_t batch = 64, outputs = 1000, picture = 224;
-  std::optional<int64_t> hosts;
-  std::optional<int64_t> samples;
-  std::optional<double> network, network_delay, price;
-};
-
-/// What a whole training uses, and what its loader takes of a core here.
-struct Work {
-  int64_t samples = 0;  ///< of all epochs
-  int64_t epochs = 1;
-  double seconds_per_sample = 0;  ///< of one worker; 0: there is no data to measure it with
-};
-
 /// Reads, decodes and augments for half a second.
-Work work_of(const train::Recipe& recipe) {
+ForecastWork work_of(const train::Recipe& recipe) {
   constexpr double kSeconds = 0.5;
   const data::Loader loader =
       train::make_loader(recipe, data::Split::train, /*training=*/true, /*workers=*/0);
@@ -75,140 +61,20 @@ std::vector<int> ranks_of(const std::string& text) {
   }
 }
 
-/// A number of ranks, with or without overlap.
-struct Row {
-  int ranks;
-  bool overlap;
-  train::Forecast forecast;
-  std::optional<double> off;  ///< what a training took over what was forecast, less one
-
-  double samples_per_s(int64_t batch) const {
-    return static_cast<double>(batch) * ranks / forecast.seconds_per_step;
-  }
-  /// Seconds, joules and money of a whole training; CPU cores that bring its input.
-  double seconds(const Work& work, int64_t batch) const {
-    return static_cast<double>(work.samples) / samples_per_s(batch);
-  }
-  double energy(const Work& work, int64_t batch) const {
-    return forecast.energy * seconds(work, batch) / forecast.seconds_per_step;
-  }
-  double cost(const Work& work, int64_t batch, double price) const {
-    return price * ranks * seconds(work, batch) / 3600;
-  }
-  double cores(const Work& work, int64_t batch) const {
-    return samples_per_s(batch) * work.seconds_per_sample;
-  }
-};
-
-std::string milliseconds(double seconds) { return fmt::format("{:.3f} ms", seconds * 1e3); }
-
-void print(const Options& o, const std::string& device, const dist::Links& links, int hosts,
-           const std::vector<Row>& rows) {
-  const double one = rows[0].forecast.seconds_per_step;
-  say(stdout,
-      "simulated: {}, batches of {} a rank, on {}{}; no device was used\n\n"
-      "ranks  overlap         step      compute   all-reduce      exposed  of linear   images/s  "
-      "    memory\n",
-      o.recipe, o.batch, device,
-      hosts == 1 ? ""
-      : o.hosts
-          ? fmt::format(", {} hosts at {:g} Gbit/s", hosts, links.host * 8e-9)
-          : fmt::format(", {} a host, at {:g} Gbit/s", links.ranks_per_host, links.host * 8e-9));
-  for (const Row& row : rows) {
-    const StepForecast& f = row.forecast.step;
-    say(stdout, "{:5}  {:7} {:>12} {:>12} {:>12} {:>12} {:>9.1f} % {:>10.0f} {:>11}\n", row.ranks,
-        row.ranks == 1 ? ""
-        : row.overlap  ? "yes"
-                       : "no",
-        milliseconds(f.step), milliseconds(f.compute), milliseconds(f.communication),
-        milliseconds(f.exposed), 100 * one / row.forecast.seconds_per_step,
-        row.samples_per_s(o.batch), format_bytes(row.forecast.memory));
-  }
-  for (const Row& row : rows)
-    if (const train::Forecast& f = row.forecast; f.seconds_per_step > f.step.step)
-      say(stdout, "{} rank{}: a step every {}, because {} takes longer than it\n", row.ranks,
-          row.ranks == 1 ? "" : "s", milliseconds(f.seconds_per_step),
-          f.launch > f.copy ? "its launch by the host" : "the copy of its batch from the host");
-}
-
-void print_past(const std::string& device, const PastError& past, const std::vector<Row>& rows) {
-  if (past.trainings == 0) return;
-  say(stdout, "\nforecasts of {} were off by {:.1f} % ({} of {} {}training{}, at most {:.1f} %)\n",
-      device, 100 * past.median, past.trainings == 1 ? "that" : "the median", past.trainings,
-      past.simulated ? "simulated " : "", past.trainings == 1 ? "" : "s", 100 * past.worst);
-  for (const Row& row : rows)
-    if (row.off)
-      say(stdout, "{} rank{}: the training took {:.1f} % {} than this\n", row.ranks,
-          row.ranks == 1 ? "" : "s", 100 * std::abs(*row.off), *row.off < 0 ? "less" : "more");
-}
-
-void print_work(const Options& o, const Work& work, const std::vector<Row>& rows) {
-  if (o.samples)
-    say(stdout, "\nto train on {} samples in {} epochs\n\n", work.samples, work.epochs);
-  else
-    say(stdout,
-        "\nto train on {} samples of {}, of which a core of this machine makes {:.0f} a second "
-        "(measured)\n\n",
-        work.samples, o.data, work.seconds_per_sample > 0 ? 1 / work.seconds_per_sample : 0);
-  say(stdout, "ranks  overlap         time     an epoch       energy{}{}\n",
-      o.samples ? "" : "     cores", o.price ? "         cost   of an epoch" : "");
-  const auto epochs = static_cast<double>(work.epochs);
-  for (const Row& row : rows) {
-    const double cost = row.cost(work, o.batch, o.price.value_or(0));
-    say(stdout, "{:5}  {:7} {:>12} {:>12} {:>9.4g} kJ{}{}\n", row.ranks,
-        row.ranks == 1 ? ""
-        : row.overlap  ? "yes"
-                       : "no",
-        format_duration(row.seconds(work, o.batch)),
-        format_duration(row.seconds(work, o.batch) / epochs), 1e-3 * row.energy(work, o.batch),
-        o.samples ? "" : fmt::format(" {:>9.1f}", row.cores(work, o.batch)),
-        o.price ? fmt::format(" {:>12.4g}  {:>12.4g}", cost, cost / epochs) : "");
-  }
-}
-
-Json to_json(const Row& row, const Options& o, double one, const std::optional<Work>& work) {
-  const StepForecast& f = row.forecast.step;
-  Json json = {{"ranks", row.ranks},
-               {"overlap", row.overlap},
-               {"step_s", f.step},
-               {"compute_s", f.compute},
-               {"communication_s", f.communication},
-               {"exposed_s", f.exposed},
-               {"of_linear", one / row.forecast.seconds_per_step},
-               {"seconds_per_step", row.forecast.seconds_per_step},
-               {"copy_s", row.forecast.copy},
-               {"launch_s", row.forecast.launch},
-               {"joules_per_step", row.forecast.energy},
-               {"images_per_s", row.samples_per_s(o.batch)},
-               {"memory_bytes", row.forecast.memory},
-               {"kernels", f.kernels},
-               {"collectives", f.collectives},
-               {"off", row.off ? Json(*row.off) : Json(nullptr)}};
-  if (!work) return json;
-  json["seconds"] = row.seconds(*work, o.batch);
-  json["joules"] = row.energy(*work, o.batch);
-  const auto epochs = static_cast<double>(work->epochs);
-  json["epoch_seconds"] = row.seconds(*work, o.batch) / epochs;
-  json["input_cores"] = o.samples ? Json(nullptr) : Json(row.cores(*work, o.batch));
-  json["cost"] = o.price ? Json(row.cost(*work, o.batch, *o.price)) : Json(nullptr);
-  json["epoch_cost"] = o.price ? Json(row.cost(*work, o.batch, *o.price) / epochs) : Json(nullptr);
-  return json;
-}
-
-int run(const Options& o) {
+int run(const ForecastArguments& o) {
   check_json_path(o.json);
   const std::vector<int> counts = ranks_of(o.ranks);
   const sim::DeviceProfile profile = use_profile(o.profile);
   train::Recipe recipe = train::load_recipe(o.recipe);
   if (!o.precision.empty()) recipe.precision = o.precision;
-  std::optional<Work> work;
+  std::optional<ForecastWork> work;
   if (!o.data.empty()) {
     recipe.data = o.data;
     if (o.samples)
       throw UsageError("--samples and --data: give one of them, for the data has its own");
     work = work_of(recipe);
   } else if (o.samples) {
-    work = Work{.samples = *o.samples * recipe.epochs, .epochs = recipe.epochs};
+    work = ForecastWork{.samples = *o.samples * recipe.epochs, .epochs = recipe.epochs};
   } else if (o.price) {
     throw UsageError(
         "--price is for a whole training: give its data, --data, or --samples of an epoch");
@@ -239,7 +105,7 @@ int run(const Options& o) {
                         ranks, o.profile, links.ranks_per_host);
     return links;
   };
-  std::vector<Row> rows;
+  std::vector<ForecastRow> rows;
   for (const int ranks : counts) {
     train::ForecastOptions options{.batch = o.batch,
                                    .ranks = ranks,
@@ -257,7 +123,7 @@ int run(const Options& o) {
   const int hosts = links.ranks_per_host > 0 ? most / links.ranks_per_host : 1;
   // Only what brim train may do on such devices is kept: with their own links, and overlapping.
   const bool is_trainable = !o.network && !o.network_delay && !o.hosts && recipe.virtual_ranks <= 1;
-  for (Row& row : rows) {
+  for (ForecastRow& row : rows) {
     if (!row.overlap || !is_trainable) continue;
     const std::string what = forecast_of(recipe, o.outputs, o.batch, row.ranks);
     keep_forecast(profile.name, what, row.forecast.seconds_per_step);
@@ -265,13 +131,13 @@ int run(const Options& o) {
   }
   const PastError past = past_error(profile.name, "");
   if (!is_stdout(o.json)) {
-    print(o, profile.name, links, hosts, rows);
-    print_past(profile.name, past, rows);
-    if (work) print_work(o, *work, rows);
+    print_forecast(o, profile.name, links, hosts, rows);
+    print_past_error(profile.name, past, rows);
+    if (work) print_training(o, *work, rows);
   }
   if (o.json.empty()) return 0;
   Json list = Json::array();
-  for (const Row& row : rows)
+  for (const ForecastRow& row : rows)
     list.push_back(to_json(row, o, rows[0].forecast.seconds_per_step, work));
   write_json(
       {{"simulated", true},
@@ -299,7 +165,7 @@ int run(const Options& o) {
 const Register forecast_command(
     {"forecast", "what training would take on many devices that are not here",
      [](Arguments args) -> std::function<int()> {
-       auto o = std::make_shared<Options>();
+       auto o = std::make_shared<ForecastArguments>();
        args.add("recipe", o->recipe, "built-in recipe or FILE.toml that classifies pictures")
            .required();
        args.add("--profile", o->profile, "t4, v100, l4, a100, h100, h200 or FILE.toml")

@@ -1,0 +1,117 @@
+// See forecast_report.h.
+#include "command/forecast_report.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "command/format.h"
+#include "command/say.h"
+
+namespace brim::command {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string milliseconds(double seconds) { return fmt::format("{:.3f} ms", seconds * 1e3); }
+
+}  // namespace
+
+void print_forecast(const ForecastArguments& o, const std::string& device, const dist::Links& links,
+                    int hosts, const std::vector<ForecastRow>& rows) {
+  const double one = rows[0].forecast.seconds_per_step;
+  say(stdout,
+      "simulated: {}, batches of {} a rank, on {}{}; no device was used\n\n"
+      "ranks  overlap         step      compute   all-reduce      exposed  of linear   images/s  "
+      "    memory\n",
+      o.recipe, o.batch, device,
+      hosts == 1 ? ""
+      : o.hosts
+          ? fmt::format(", {} hosts at {:g} Gbit/s", hosts, links.host * 8e-9)
+          : fmt::format(", {} a host, at {:g} Gbit/s", links.ranks_per_host, links.host * 8e-9));
+  for (const ForecastRow& row : rows) {
+    const StepForecast& f = row.forecast.step;
+    say(stdout, "{:5}  {:7} {:>12} {:>12} {:>12} {:>12} {:>9.1f} % {:>10.0f} {:>11}\n", row.ranks,
+        row.ranks == 1 ? ""
+        : row.overlap  ? "yes"
+                       : "no",
+        milliseconds(f.step), milliseconds(f.compute), milliseconds(f.communication),
+        milliseconds(f.exposed), 100 * one / row.forecast.seconds_per_step,
+        row.samples_per_s(o.batch), format_bytes(row.forecast.memory));
+  }
+  for (const ForecastRow& row : rows)
+    if (const train::Forecast& f = row.forecast; f.seconds_per_step > f.step.step)
+      say(stdout, "{} rank{}: a step every {}, because {} takes longer than it\n", row.ranks,
+          row.ranks == 1 ? "" : "s", milliseconds(f.seconds_per_step),
+          f.launch > f.copy ? "its launch by the host" : "the copy of its batch from the host");
+}
+
+void print_past_error(const std::string& device, const PastError& past,
+                      const std::vector<ForecastRow>& rows) {
+  if (past.trainings == 0) return;
+  say(stdout, "\nforecasts of {} were off by {:.1f} % ({} of {} {}training{}, at most {:.1f} %)\n",
+      device, 100 * past.median, past.trainings == 1 ? "that" : "the median", past.trainings,
+      past.simulated ? "simulated " : "", past.trainings == 1 ? "" : "s", 100 * past.worst);
+  for (const ForecastRow& row : rows)
+    if (row.off)
+      say(stdout, "{} rank{}: the training took {:.1f} % {} than this\n", row.ranks,
+          row.ranks == 1 ? "" : "s", 100 * std::abs(*row.off), *row.off < 0 ? "less" : "more");
+}
+
+void print_training(const ForecastArguments& o, const ForecastWork& work,
+                    const std::vector<ForecastRow>& rows) {
+  if (o.samples)
+    say(stdout, "\nto train on {} samples in {} epochs\n\n", work.samples, work.epochs);
+  else
+    say(stdout,
+        "\nto train on {} samples of {}, of which a core of this machine makes {:.0f} a second "
+        "(measured)\n\n",
+        work.samples, o.data, work.seconds_per_sample > 0 ? 1 / work.seconds_per_sample : 0);
+  say(stdout, "ranks  overlap         time     an epoch       energy{}{}\n",
+      o.samples ? "" : "     cores", o.price ? "         cost   of an epoch" : "");
+  const auto epochs = static_cast<double>(work.epochs);
+  for (const ForecastRow& row : rows) {
+    const double cost = row.cost(work, o.batch, o.price.value_or(0));
+    say(stdout, "{:5}  {:7} {:>12} {:>12} {:>9.4g} kJ{}{}\n", row.ranks,
+        row.ranks == 1 ? ""
+        : row.overlap  ? "yes"
+                       : "no",
+        format_duration(row.seconds(work, o.batch)),
+        format_duration(row.seconds(work, o.batch) / epochs), 1e-3 * row.energy(work, o.batch),
+        o.samples ? "" : fmt::format(" {:>9.1f}", row.cores(work, o.batch)),
+        o.price ? fmt::format(" {:>12.4g}  {:>12.4g}", cost, cost / epochs) : "");
+  }
+}
+
+nlohmann::ordered_json to_json(const ForecastRow& row, const ForecastArguments& o, double one,
+                               const std::optional<ForecastWork>& work) {
+  const StepForecast& f = row.forecast.step;
+  Json json = {{"ranks", row.ranks},
+               {"overlap", row.overlap},
+               {"step_s", f.step},
+               {"compute_s", f.compute},
+               {"communication_s", f.communication},
+               {"exposed_s", f.exposed},
+               {"of_linear", one / row.forecast.seconds_per_step},
+               {"seconds_per_step", row.forecast.seconds_per_step},
+               {"copy_s", row.forecast.copy},
+               {"launch_s", row.forecast.launch},
+               {"joules_per_step", row.forecast.energy},
+               {"images_per_s", row.samples_per_s(o.batch)},
+               {"memory_bytes", row.forecast.memory},
+               {"kernels", f.kernels},
+               {"collectives", f.collectives},
+               {"off", row.off ? Json(*row.off) : Json(nullptr)}};
+  if (!work) return json;
+  json["seconds"] = row.seconds(*work, o.batch);
+  json["joules"] = row.energy(*work, o.batch);
+  const auto epochs = static_cast<double>(work->epochs);
+  json["epoch_seconds"] = row.seconds(*work, o.batch) / epochs;
+  json["input_cores"] = o.samples ? Json(nullptr) : Json(row.cores(*work, o.batch));
+  json["cost"] = o.price ? Json(row.cost(*work, o.batch, *o.price)) : Json(nullptr);
+  json["epoch_cost"] = o.price ? Json(row.cost(*work, o.batch, *o.price) / epochs) : Json(nullptr);
+  return json;
+}
+
+}  // namespace brim::command
