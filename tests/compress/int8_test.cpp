@@ -207,6 +207,73 @@ TEST(Int8Conv, DoesNotDependOnThreads) {
   EXPECT_EQ(all[0], all[2]);
 }
 
+/// In nhwc, where it may be Winograd's, as in nchw, where it is not.
+void expect_same_in_nhwc(const Tensor& q, int32_t zero_point, const Tensor& values,
+                         int64_t padding) {
+  const Tensor scales = rand({values.size(0)}) * 0.01 + 0.001, bias = randn({values.size(0)});
+  const Int8Weight w = Int8Weight::of(values, scales);
+  const QuantParams input{.scale = 0.02F, .zero_point = zero_point};
+  const Conv2dOptions how{.padding = padding};
+  const Tensor nhwc = q.to(MemoryFormat::nhwc);
+  EXPECT_EQ(int8_conv2d(nhwc, input, w, bias, how).to_vector<float>(),
+            int8_conv2d(q, input, w, bias, how).to_vector<float>());
+  const Int8Output next{.relu = true, .quantized = QuantParams{.scale = 0.1F, .zero_point = 3}};
+  EXPECT_EQ(int8_conv2d(nhwc, input, w, bias, how, next).to_vector<uint8_t>(),
+            int8_conv2d(q, input, w, bias, how, next).to_vector<uint8_t>());
+}
+
+TEST(Int8Winograd, IsExact) {
+  manual_seed(12);
+  struct Case {
+    Shape q, weight;
+    int64_t padding;
+  };
+  const Case cases[] = {
+      {{2, 16, 16, 16}, {16, 16, 3, 3}, 1},   {{1, 32, 33, 18}, {48, 32, 3, 3}, 1},
+      {{3, 64, 14, 14}, {80, 64, 3, 3}, 0},   {{1, 16, 9, 41}, {64, 16, 3, 3}, 2},
+      {{16, 96, 7, 7}, {112, 96, 3, 3}, 1},   {{1, 208, 21, 20}, {32, 208, 3, 3}, 1},
+      {{40, 16, 3, 3}, {32, 16, 3, 3}, 1},    {{64, 32, 1, 2}, {16, 32, 3, 3}, 1},
+      {{2, 160, 16, 16}, {256, 160, 3, 3}, 1}};
+  for (const Case& c : cases)
+    for (const int32_t zero_point : {0, 77, 255})
+      expect_same_in_nhwc(bytes(c.q), zero_point, Int8Weight::quantize(randn(c.weight)).values,
+                          c.padding);
+}
+
+TEST(Int8Winograd, HoldsTheLargestSums) {
+  // 224 channels of 127 are nearly the most that it takes; 240 are more.
+  for (const int64_t channels : {224, 240})
+    for (const float value : {-127.0F, 127.0F}) {
+      const Tensor values = full({32, channels, 3, 3}, value).to(i8);
+      for (const float x : {0.0F, 255.0F})
+        for (const int32_t zero_point : {0, 255})
+          expect_same_in_nhwc(full({1, channels, 13, 16}, x).to(u8), zero_point, values, 1);
+    }
+  // Ends of the range side by side: the largest transforms.
+  manual_seed(13);
+  const auto sign = [](const Shape& shape) { return (rand(shape) * 1.99).to(u8).to(f32); };
+  const Tensor values = (sign({16, 48, 3, 3}) * 254 - 127).to(i8);
+  expect_same_in_nhwc((sign({2, 48, 24, 24}) * 255).to(u8), 128, values, 1);
+}
+
+TEST(Int8Winograd, DoesNotDependOnThreads) {
+  manual_seed(14);
+  const QuantParams input{.scale = 0.02F, .zero_point = 9};
+  const int threads = num_threads();
+  for (const Shape& shape : {Shape{1, 128, 12, 12}, Shape{4, 32, 20, 20}}) {
+    const Tensor q = bytes(shape).to(MemoryFormat::nhwc);
+    const Int8Weight w = Int8Weight::quantize(randn({128, shape[1], 3, 3}));
+    std::vector<float> of_one;
+    for (const int count : {1, 2, 5}) {
+      set_num_threads(count);
+      const auto y = int8_conv2d(q, input, w, {}, {.padding = 1}).to_vector<float>();
+      if (count == 1) of_one = y;
+      EXPECT_EQ(y, of_one) << count;
+    }
+  }
+  set_num_threads(threads);
+}
+
 TEST(Int8Layers, RefuseTensorsThatDoNotBelongTogether) {
   const Int8Weight good = Int8Weight::quantize(randn({4, 6}));
   const auto error = [&](const std::function<void(Int8Weight&)>& change) {

@@ -7,7 +7,7 @@
 // compiled pass. Ratios are of the fastest f32.
 //
 //   build/bench/int8_bench [ROUNDS]
-//   build/bench/int8_bench networks [ROUNDS]
+//   build/bench/int8_bench networks [ROUNDS [NAME]]
 #include <brim/autograd/autograd.h>
 #include <brim/compress/quantize.h>
 #include <brim/core/random.h>
@@ -126,13 +126,14 @@ int main(int argc, char** argv) {
   const NoGrad scope;
   manual_seed(1);
   if (are_networks) {
-    for (const int64_t batch : {1, 16}) {
-      run_network("resnet18", {batch, 3, 224, 224}, rounds);
-      run_network("resnet50", {batch, 3, 224, 224}, rounds);
-      run_network("mobilenet_v2", {batch, 3, 224, 224}, rounds);
-      run_network("cifar-resnet8", {batch, 3, 32, 32}, rounds);
-      run_network("tutorial-cnn", {batch, 3, 32, 32}, rounds);
-    }
+    const std::string only = argc > at + 1 ? argv[at + 1] : "";
+    for (const int64_t batch : {1, 16})
+      for (const char* name :
+           {"resnet18", "resnet50", "mobilenet_v2", "cifar-resnet8", "tutorial-cnn"}) {
+        const bool is_small = name[0] == 'c' || name[0] == 't';
+        const int64_t size = is_small ? 32 : 224;
+        if (only.empty() || only == name) run_network(name, {batch, 3, size, size}, rounds);
+      }
     return 0;
   }
   for (const int64_t batch : {1, 16}) {

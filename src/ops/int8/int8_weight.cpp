@@ -12,11 +12,11 @@ namespace {
 
 constexpr int64_t kOutputs = 16, kInputs = 4;  // whole multiples of every kernel's tiles
 
-/// Enough for the order of every instruction set.
+/// Enough for the order of every instruction set, and for a number of 32 bits behind it.
 Shape packed_shape(const Shape& weight) {
   const auto up = [](int64_t n, int64_t step) { return (n + step - 1) / step * step; };
   const int64_t area = weight.rank() == 4 ? weight[2] * weight[3] : 1;
-  return {up(weight[0], kOutputs) * area * up(weight[1], kInputs)};
+  return {up(weight[0], kOutputs) * area * up(weight[1], kInputs) + 4};
 }
 
 /// Of each output's values; a scale of 0 tells an output of zeros alone.

@@ -15,12 +15,14 @@
 #include "backend/cpu/conv/conv_epilogue.h"
 #include "backend/cpu/conv/conv_tile-inl.h"
 #include "formula/winograd.h"
+#include "backend/cpu/conv/winograd_tiles.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr int kIn = 6, kOut = 4, kTaps = 9, kPoints = kIn * kIn;
+constexpr int kIn = kWinogradIn, kOut = kWinogradOut, kTaps = kWinogradTaps;
+constexpr int kPoints = kWinogradPoints;
 
 using formula::winograd::kA;
 using formula::winograd::kA2;
@@ -94,17 +96,6 @@ HWY_INLINE void weight_gradient_line(const VecF* u, VecF* g, int step) {
   g[2 * step] = hn::MulAdd(constant(kA2), p, hn::MulAdd(constant(kB2), r, u[5]));
 }
 
-/// The part of a tile that lies in the image.
-struct Patch {
-  int y0, y1, x0, x1;
-  Patch(int64_t y, int64_t x, int64_t h, int64_t w, int size)
-      : y0(clip(-y, size)), y1(clip(h - y, size)), x0(clip(-x, size)), x1(clip(w - x, size)) {}
-  bool whole(int size) const { return y0 == 0 && x0 == 0 && y1 == size && x1 == size; }
-  static int clip(int64_t at, int size) {
-    return static_cast<int>(std::clamp<int64_t>(at, 0, size));
-  }
-};
-
 /// Where transformed tiles lie: channel c of tile t and a point at data[point * step +
 /// c / width * block + t * width + c % width].
 struct Transformed {
@@ -134,8 +125,7 @@ HWY_INLINE void transform_tile(const float* from, int64_t row, int64_t channels,
     for (int x = 0; x < kSize; ++x) {
       VecF column[kSize];
       for (int y = 0; y < kSize; ++y) {
-        const bool inside =
-            kWhole || (y >= patch.y0 && y < patch.y1 && x >= patch.x0 && x < patch.x1);
+        const bool inside = kWhole || patch.has(y, x);
         column[y] = inside ? hn::LoadU(d, from + y * row + x * channels) : hn::Zero(d);
       }
       line(column, half + x, kSize);

@@ -11,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include "backend/cpu/conv/conv_winograd-inl.h"
+#include "backend/cpu/conv/winograd_tiles.h"
 #include "backend/cpu/runtime/parallel.h"
 #include "backend/cpu/runtime/scratch.h"
 
@@ -26,34 +27,24 @@ constexpr int64_t kPad = 16;    // between points: they would share the cache's 
 constexpr int64_t kGrainWork = int64_t{1} << 18;  // multiply-adds below which a part is not split
 
 /// Convolution of x (n, h, w, in) to y (n, oh, ow, out), as the tiles see it.
-struct Problem {
-  int64_t n, h, w, in, oh, ow, out, top, left;
-  int64_t rows, columns;  // tiles of an image
+struct Problem : WinogradTiles {
+  int64_t in, out;
 
   Problem(const ConvGeometry& g, bool to_x)
-      : n(g.n),
-        h(to_x ? g.oh : g.h),
-        w(to_x ? g.ow : g.w),
+      : WinogradTiles{.n = g.n,
+                      .h = to_x ? g.oh : g.h,
+                      .w = to_x ? g.ow : g.w,
+                      .oh = to_x ? g.h : g.oh,
+                      .ow = to_x ? g.w : g.ow,
+                      .top = to_x ? 2 - g.padding.h : g.padding.h,
+                      .left = to_x ? 2 - g.padding.w : g.padding.w},
         in(to_x ? g.o : g.c),
-        oh(to_x ? g.h : g.oh),
-        ow(to_x ? g.w : g.ow),
-        out(to_x ? g.c : g.o),
-        top(to_x ? 2 - g.padding.h : g.padding.h),
-        left(to_x ? 2 - g.padding.w : g.padding.w),
-        rows((oh + kOut - 1) / kOut),
-        columns((ow + kOut - 1) / kOut) {}
-  int64_t tiles() const { return n * rows * columns; }
+        out(to_x ? g.c : g.o) {}
+  int64_t tiles() const { return count(); }
   bool by_tiles() const { return tiles() > std::max(in, out); }
   int64_t panels() const { return (out + panel_width() - 1) / panel_width(); }
   int64_t width(int64_t panel) const {
     return std::min(panel_width(), out - panel * panel_width());
-  }
-
-  struct Place {
-    int64_t image, y, x;  // of the tile's first output
-  };
-  Place place(int64_t tile) const {
-    return {tile / (rows * columns), tile / columns % rows * kOut, tile % columns * kOut};
   }
 
   /// Tiles [begin, end) of x to those of v from its first on.
@@ -61,9 +52,8 @@ struct Problem {
     const auto line = [](const VecF* d, VecF* r, int s) HWY_ATTR { input_line(d, r, s); };
     for (int64_t t = begin; t < end; ++t, v.next_tile()) {
       const Place p = place(t);
-      const int64_t y = p.y - top, x0 = p.x - left;
-      const Patch patch(y, x0, h, w, kIn);
-      const float* from = x + ((p.image * h + y) * w + x0) * in;
+      const Patch patch = inputs(p);
+      const float* from = x + first_input(p) * in;
       if (patch.whole(kIn))
         transform_tile<kIn, true>(from, w * in, in, patch, v, line);
       else
@@ -76,8 +66,8 @@ struct Problem {
     const auto line = [](const VecF* d, VecF* r, int s) HWY_ATTR { gradient_line(d, r, s); };
     for (int64_t t = begin; t < end; ++t, v.next_tile()) {
       const Place p = place(t);
-      const Patch patch(p.y, p.x, oh, ow, kOut);
-      const float* from = dy + ((p.image * oh + p.y) * ow + p.x) * out;
+      const Patch patch = outputs(p);
+      const float* from = dy + first_output(p) * out;
       if (patch.whole(kOut))
         transform_tile<kOut, true>(from, ow * out, out, patch, v, line);
       else
@@ -90,8 +80,8 @@ struct Problem {
                       int64_t width, const ConvEpilogue<float>& epilogue, float* y) const {
     for (int64_t t = begin; t < end; ++t, m += width) {
       const Place p = place(t);
-      const Patch patch(p.y, p.x, oh, ow, kOut);
-      float* to = y + ((p.image * oh + p.y) * ow + p.x) * out + at;
+      const Patch patch = outputs(p);
+      float* to = y + first_output(p) * out + at;
       const ConvEpilogue<float> own{epilogue.bias ? epilogue.bias + at : nullptr, epilogue.relu};
       if (patch.whole(kOut))
         output_tile<true>(m, step, width, own, to, ow * out, out, patch);

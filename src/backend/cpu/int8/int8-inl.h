@@ -57,7 +57,12 @@ HWY_INLINE Sum plus_products(Sum sum, Inputs x, Weights w) {
 #elif HWY_TARGET <= HWY_AVX3
   return hn::Add(sum, Sum{_mm512_madd_epi16(x.raw, w.raw)});
 #else
-  return hn::Add(sum, Sum{_mm256_madd_epi16(x.raw, w.raw)});
+  // No intrinsics: GCC makes all products of a tile first, and then runs out of registers.
+  __m256i products;
+  asm("vpmaddwd %2, %3, %1\n\tvpaddd %1, %0, %0"
+      : "+x"(sum.raw), "=&x"(products)
+      : "x"(w.raw), "x"(x.raw));
+  return sum;
 #endif
 }
 #else
@@ -130,6 +135,45 @@ HWY_INLINE void store(hn::Vec<Numbers> v, const Int8Finish& f, hn::Vec<Numbers> 
   else
     hn::StoreU(to_u8(v, inverse, f.zero_point), Bytes(), static_cast<uint8_t*>(y) + at);
 }
+
+/// v of output `output`, and what follows; to y[at ..], if that is not null.
+HWY_INLINE void store_epilogue(hn::Vec<Numbers> v, const Int8Finish& f, hn::Vec<Numbers> inverse,
+                               int64_t output, float* y, int64_t at) {
+  const Numbers d;
+  const Int8Epilogue& t = *f.epilogue;
+  if (t.mean)
+    v = hn::MulAdd(hn::Sub(v, hn::LoadU(d, t.mean + output)), hn::LoadU(d, t.factor + output),
+                   hn::LoadU(d, t.shift + output));
+  if (t.residual) v = hn::Add(v, hn::LoadU(d, t.residual + at));
+  const auto min = hn::Set(d, t.min), max = hn::Set(d, t.max);
+  v = hn::IfThenElse(hn::Lt(v, min), min, v);
+  v = hn::IfThenElse(hn::Gt(v, max), max, v);
+  if (y) hn::StoreU(v, d, y + at);
+  if (t.q) hn::StoreU(to_u8(v, inverse, f.zero_point), Bytes(), t.q + at);
+}
+
+/// What becomes of the sums of a vector of outputs.
+struct OutputFinish {
+  const Int8Finish& f;
+  int64_t output;  // the first one
+  hn::Vec<Numbers> scale, shift, min, inverse;
+
+  HWY_INLINE OutputFinish(const Int8Finish& finish, int64_t first)
+      : f(finish),
+        output(first),
+        scale(hn::LoadU(Numbers(), f.scale + first)),
+        shift(hn::LoadU(Numbers(), f.shift + first)),
+        min(hn::Set(Numbers(), f.min)),
+        inverse(hn::Set(Numbers(), f.inverse)) {}
+  /// To y[at ..].
+  HWY_INLINE void store_sum(Sum sum, void* y, int64_t at) const {
+    const auto v = hn::Max(hn::MulAdd(hn::ConvertTo(Numbers(), sum), scale, shift), min);
+    if (f.epilogue)
+      store_epilogue(v, f, inverse, output, static_cast<float*>(y), at);
+    else
+      store(v, f, inverse, y, at);
+  }
+};
 
 }  // namespace
 }  // namespace brim::cpu::HWY_NAMESPACE

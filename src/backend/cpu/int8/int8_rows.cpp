@@ -23,27 +23,10 @@ constexpr int kAccumulators = 8, kMaxRows = 4, kStrips = 2;
 
 Int8Layout layout() { return {.group = kGroup, .lanes = static_cast<int64_t>(hn::Lanes(Sums()))}; }
 
-/// v of output `output`, and what follows; to y[at ..], if that is not null.
-HWY_INLINE void store_epilogue(hn::Vec<Numbers> v, const Int8Finish& f, hn::Vec<Numbers> inverse,
-                               int64_t output, float* y, int64_t at) {
-  const Numbers d;
-  const Int8Epilogue& t = *f.epilogue;
-  if (t.mean)
-    v = hn::MulAdd(hn::Sub(v, hn::LoadU(d, t.mean + output)), hn::LoadU(d, t.factor + output),
-                   hn::LoadU(d, t.shift + output));
-  if (t.residual) v = hn::Add(v, hn::LoadU(d, t.residual + at));
-  const auto min = hn::Set(d, t.min), max = hn::Set(d, t.max);
-  v = hn::IfThenElse(hn::Lt(v, min), min, v);
-  v = hn::IfThenElse(hn::Gt(v, max), max, v);
-  if (y) hn::StoreU(v, d, y + at);
-  if (t.q) hn::StoreU(to_u8(v, inverse, f.zero_point), Bytes(), t.q + at);
-}
-
 template <int R, int S>
 HWY_INLINE void tile(const Int8Rows& r, int64_t row, int64_t strip, const Int8Finish& f, void* y,
                      int64_t ld) {
   const Sums di;
-  const Numbers d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(di));
   const int64_t strip_bytes = r.strip_bytes, first = strip * lanes;
   constexpr int64_t kBytes = kQuads ? 1 : 2;  // of an input
@@ -65,18 +48,9 @@ HWY_INLINE void tile(const Int8Rows& r, int64_t row, int64_t strip, const Int8Fi
       for (int s = 0; s < S; ++s) acc[i][s] = plus_products(acc[i][s], x, w[s]);
     }
   }
-  const auto min = hn::Set(d, f.min), inverse = hn::Set(d, f.inverse);
   for (int s = 0; s < S; ++s) {
-    const int64_t output = first + s * lanes;
-    const auto scale = hn::LoadU(d, f.scale + output), shift = hn::LoadU(d, f.shift + output);
-    for (int i = 0; i < R; ++i) {
-      const auto v = hn::Max(hn::MulAdd(hn::ConvertTo(d, acc[i][s]), scale, shift), min);
-      const int64_t at = (row + i) * ld + output;
-      if (f.epilogue)
-        store_epilogue(v, f, inverse, output, static_cast<float*>(y), at);
-      else
-        store(v, f, inverse, y, at);
-    }
+    const OutputFinish finish(f, first + s * lanes);
+    for (int i = 0; i < R; ++i) finish.store_sum(acc[i][s], y, (row + i) * ld + finish.output);
   }
 }
 

@@ -1,10 +1,13 @@
 // Layers in 8-bit integers, and f32 to u8 and back (see brim/ops/int8.h).
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
 
 #include "backend/cpu/conv/implicit_gemm.h"
 #include "backend/cpu/int8/int8_finish.h"
 #include "backend/cpu/int8/int8_rows.h"
+#include "backend/cpu/int8/int8_winograd.h"
 #include "backend/cpu/runtime/elements.h"
 #include "backend/fused/fused_int8.h"
 #include "backend/kernel.h"
@@ -42,6 +45,7 @@ void dequantize(const Context&, const Tensor& q, Tensor& x, const QuantParams& p
 }
 
 /// values (O, C, KH, KW) or (O, C): in strips of outputs, taps, groups of channels; the rest is 0.
+/// Behind all of them the largest sum of an output's magnitudes.
 void pack(const Context&, const Tensor& values, Tensor& packed) {
   const Int8Layout layout = int8_layout();
   const int64_t outputs = values.size(0), channels = values.size(1);
@@ -50,13 +54,24 @@ void pack(const Context&, const Tensor& values, Tensor& packed) {
   auto* const to = out<int8_t>(packed);
   std::fill_n(to, packed.numel(), int8_t{0});
   const int64_t groups = round_up(channels, layout.group) / layout.group, steps = area * groups;
-  for (int64_t o = 0; o < outputs; ++o)
+  int32_t largest = 0;
+  for (int64_t o = 0; o < outputs; ++o) {
+    int32_t magnitudes = 0;
     for (int64_t c = 0; c < channels; ++c)
       for (int64_t k = 0; k < area; ++k) {
+        magnitudes += std::abs(from[(o * channels + c) * area + k]);
         const int64_t strip = o / layout.lanes, step = k * groups + c / layout.group;
         to[((strip * steps + step) * layout.lanes + o % layout.lanes) * layout.group +
            c % layout.group] = from[(o * channels + c) * area + k];
       }
+    largest = std::max(largest, magnitudes);
+  }
+  std::memcpy(to + packed.numel() - sizeof(largest), &largest, sizeof(largest));
+}
+int64_t largest_of(const Tensor& packed) {
+  int32_t largest;
+  std::memcpy(&largest, in<int8_t>(packed) + packed.numel() - sizeof(largest), sizeof(largest));
+  return largest;
 }
 
 /// The weight of a call, and what becomes of its sums, for whole strips.
@@ -80,6 +95,15 @@ class Weight {
     has_epilogue_ = true;
     finish_.inverse = next ? 1 / next->scale : 0;
     finish_.zero_point = next ? next->zero_point : 0;
+  }
+
+  /// y: nhwc, or undefined.
+  void winograd(const Context& context, const Tensor& x, const Tensor& y, const ConvGeometry& g,
+                int32_t zero_point) const {
+    Int8Finish finish = finish_;
+    if (has_epilogue_) finish.epilogue = &epilogue_;
+    int8_winograd(context, in<uint8_t>(x), zero_point, packed_, g, finish,
+                  y.defined() ? y.raw() : nullptr);
   }
 
   int64_t groups() const { return (padded_ + kOutputs - 1) / kOutputs; }
@@ -224,11 +248,24 @@ int64_t steps_of(const ConvGeometry& g) {
   return g.kh * g.kw * (round_up(g.c, group) / group);
 }
 
+/// Whether int8_winograd() takes the call; and the call then, whose sums are those of shifted
+/// inputs.
+bool goes_to_winograd(const Tensor& x, const Tensor& packed, const ConvGeometry& g) {
+  return are_nhwc(x, x) && int8_winograd_wins(g, largest_of(packed));
+}
+Int8Call shifted(Int8Call call) {
+  call.input.zero_point -= kWinogradShift;
+  return call;
+}
+
 void int8_conv2d(const Context& context, const Tensor& x, const Tensor& packed, const Tensor& sums,
                  const Tensor& scales, const Tensor& bias, const Tensor& correction, Tensor& y,
                  const ConvGeometry& g, const Int8Call& call) {
-  const Weight weight(context, packed, sums, scales, bias, correction, steps_of(g), call);
   const bool y_is_nhwc = are_nhwc(y, y) || g.oh * g.ow == 1;
+  const bool is_winograd = y_is_nhwc && goes_to_winograd(x, packed, g);
+  const Weight weight(context, packed, sums, scales, bias, correction, steps_of(g),
+                      is_winograd ? shifted(call) : call);
+  if (is_winograd) return weight.winograd(context, x, y, g, call.input.zero_point);
   with_padded(context, x, g, call.input,
               [&](const void* from, const int32_t* offsets, const PaddedImages& padded) {
                 for_output(y, [&]<class T>(T) {
@@ -245,7 +282,9 @@ void int8_conv2d_epilogue(const Context& context, const Tensor& x, const Tensor&
                           const Tensor& norm_shift, const Tensor& mean, const Tensor& var,
                           const Tensor& residual, Tensor& y, Tensor& q, const ConvGeometry& g,
                           const Int8Call& call, const backend::Int8EpilogueParams& epilogue) {
-  Weight weight(context, packed, sums, scales, bias, correction, steps_of(g), call);
+  const bool is_winograd = goes_to_winograd(x, packed, g);
+  Weight weight(context, packed, sums, scales, bias, correction, steps_of(g),
+                is_winograd ? shifted(call) : call);
   const auto outputs = static_cast<size_t>(g.o);
   const Workspace factors = context.workspace(2 * outputs * sizeof(float));
   auto* const factor = factors.as<float>();
@@ -266,6 +305,7 @@ void int8_conv2d_epilogue(const Context& context, const Tensor& x, const Tensor&
                        .max = epilogue.max,
                        .q = out<uint8_t>(q)},
                       epilogue.next);
+  if (is_winograd) return weight.winograd(context, x, y, g, call.input.zero_point);
   with_padded(context, x, g, call.input,
               [&](const void* from, const int32_t* offsets, const PaddedImages& padded) {
                 weight.products(context, from, offsets, g.n * g.oh * g.ow, out<float>(y), true,
