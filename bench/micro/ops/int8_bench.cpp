@@ -4,13 +4,14 @@
 // int8 layers, which is what oneDNN is asked for too. JSON lines: medians of rounds in which all
 // take turns. Or of whole networks (with random weights, eval mode) in f32, of either memory
 // format, and with the layers in integers that are faster so, or all of them; each also as a
-// compiled pass. Ratios are of the fastest f32.
+// compiled pass. Ratios are of the fastest f32. On one CPU (taskset -c 1) times are CPU time.
 //
 //   build/bench/int8_bench [ROUNDS]
 //   build/bench/int8_bench networks [ROUNDS [NAME]]
 #include <brim/autograd/autograd.h>
 #include <brim/compress/quantize.h>
 #include <brim/core/random.h>
+#include <brim/core/threads.h>
 #include <brim/nn/models.h>
 #include <brim/ops/conv.h>
 #include <brim/ops/create.h>
@@ -29,6 +30,9 @@ namespace {
 
 using namespace brim;
 using namespace brim::bench;
+
+/// Where brim computes in one thread, what that computes; which other programs lengthen least.
+double (*clock_of_run())() { return num_threads() == 1 ? &thread_seconds : &steady_seconds; }
 
 auto forward_of(std::shared_ptr<nn::Module> net) {
   return compile([net = std::move(net)](const Tensor& x) { return (*net)(x); });
@@ -61,7 +65,7 @@ void run_network(const char* name, const Shape& input, int rounds) {
   calls["f32_nhwc"] = [=] { (void)(*f32_nhwc)(nhwc); };
   calls["faster"] = [=] { (void)(*faster)(nhwc); };
   calls["all"] = [=] { (void)(*all)(nhwc); };
-  auto times = medians(calls, rounds);
+  auto times = medians(calls, rounds, clock_of_run());
   const double best = std::min({times["f32_nchw"], times["f32_nhwc"], times["f32_compiled"]});
   fmt::print(
       "{{\"network\": \"{}\", \"x\": \"{}\", \"in_integers\": [{}, {}]{}, "
@@ -102,7 +106,7 @@ void run(const Case& c, int rounds) {
     calls["int8"] = [=] { (void)int8_linear(quantize(x, params), params, w, bias); };
     calls["u8"] = [=] { (void)int8_linear(q, params, w, bias, next); };
   }
-  const auto times = medians(calls, rounds);
+  const auto times = medians(calls, rounds, clock_of_run());
   double f32_time = 1e9, int8_time = 1e9;
   for (const auto& [name, m] : times) {
     if (name.starts_with("f32")) f32_time = std::min(f32_time, m);
