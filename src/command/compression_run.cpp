@@ -26,16 +26,16 @@
 namespace brim::command {
 namespace {
 
-/// The median of a compiled pass, in seconds.
-double median_forward(nn::Module& network, const Tensor& x, const std::atomic<int>& stop) {
-  constexpr double kSeconds = 0.3;
+/// The median of a compiled pass, in seconds, measured for so many.
+double median_forward(nn::Module& network, const Tensor& x, const std::atomic<int>& stop,
+                      double seconds) {
   auto forward = compile([&](const Tensor& in) { return network(in); },
                          {.fall_back = true, .warn = [](const std::string&) {}});
   (void)forward(x);  // what is measured once, and what is cold
   std::vector<double> all;
   const double begin = steady_seconds();
   while (stop == 0 &&
-         (all.size() < 5 || (steady_seconds() - begin < kSeconds && all.size() < 1000))) {
+         (all.size() < 5 || (steady_seconds() - begin < seconds && all.size() < 1000))) {
     const double at = steady_seconds();
     (void)forward(x);
     synchronize(x.device());
@@ -234,10 +234,10 @@ Tensor CompressionRun::random_batch(int64_t samples) const {
   return rand(shape, {.device = device_});
 }
 
-double CompressionRun::forward_seconds(const Tensor& x) {
+double CompressionRun::forward_seconds(const Tensor& x, double measured_for) {
   const NoGrad scope;
   trainer_->model().eval();
-  return median_forward(trainer_->model(), x, stop_);
+  return median_forward(trainer_->model(), x, stop_, measured_for);
 }
 
 void CompressionRun::report_times(const char* before, const char* after,

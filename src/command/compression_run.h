@@ -69,9 +69,9 @@ class CompressionRun {
   std::vector<Tensor> calibration_inputs(int64_t samples);
   /// A batch of random numbers; undefined for other tasks than classification.
   Tensor random_batch(int64_t samples) const;
-  /// The median time of the network's forward pass as a compiled step, in seconds; 0
-  /// on a stop.
-  double forward_seconds(const Tensor& x);
+  /// The median time of the network's forward pass as a compiled step, in seconds, measured for so
+  /// many; 0 on a stop.
+  double forward_seconds(const Tensor& x, double measured_for = 0.3);
   /// That in batches of 1 and of 16, before and after `change`; reported, and in the JSON's "times"
   /// as `before`_s and `after`_s. Nothing but `change` for other tasks than classification.
   void report_times(const char* before, const char* after, const std::function<void()>& change);

@@ -68,6 +68,7 @@ class QuantizeRun : CompressionRun {
         (void)network(inputs[i]);
       }
     };
+    how_.pass_seconds = [&] { return pass_seconds(inputs); };
     std::vector<compress::QuantizedLayer> layers;
     report_times("f32", "int8", [&] {
       layers = compress::quantize(network, run_all, how_);
@@ -96,7 +97,21 @@ class QuantizeRun : CompressionRun {
   }
 
  private:
-  /// Each layer is faster in integers; but memory formats change between them.
+  /// Of compiled passes of one sample and of up to 16, of the first inputs.
+  std::vector<double> pass_seconds(const std::vector<Tensor>& inputs) {
+    constexpr double kSeconds = 0.05;
+    constexpr int kMost = 21;  // that are compared
+    display_.show("choose", std::min(1.0, static_cast<double>(compared_++) / kMost));
+    std::vector<double> times;
+    for (const int64_t samples : {1, 16}) {
+      const int64_t count = std::min(samples, inputs[0].size(0));
+      const double time = forward_seconds(inputs[0].slice(0, 0, count).contiguous(), kSeconds);
+      times.push_back(is_stopped() ? 1 : time);  // nothing is faster, and that is soon over
+    }
+    return times;
+  }
+
+  /// No layer is chosen unless that is faster; but times change.
   void warn_of_times() {
     const auto& times = json_["times"];
     const auto is_slower = [](const Json& t) { return t["int8_s"] > t["f32_s"]; };
@@ -157,9 +172,10 @@ class QuantizeRun : CompressionRun {
   }
 
   const QuantizeArguments& arguments_;
-  const compress::QuantizeOptions how_;
+  compress::QuantizeOptions how_;
   const std::uintmax_t bytes_before_;
   int64_t at_once_ = 0;  // samples of the calibration
+  int compared_ = 0;     // networks with other layers in integers
 };
 
 int run_quantize(const QuantizeArguments& o) {

@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "compress/calibrate.h"
+#include "compress/choose_by_passes.h"
 #include "compress/shortest_times.h"
 #include "core/check.h"
 #include "core/clock.h"
@@ -175,11 +176,7 @@ SparseInt8Weight without_zeros(const Watched& w, int64_t vector) {
   return sparse.density() < 1 ? sparse : SparseInt8Weight();
 }
 
-void give_up(Watched& w, std::string why) {
-  w.report.why = std::move(why);
-  w.report.sparse = {};
-}
-
+/// Its times in each form, and whether it is slower in integers.
 void measure(Watched& w, int64_t vector) {
   if (!w.is_open()) return;
   const SparseInt8Weight sparse = without_zeros(w, vector);
@@ -195,14 +192,16 @@ void measure(Watched& w, int64_t vector) {
   if (times[form] < times[kF32] && one[form] < one[kF32]) return;
   const bool all_are_slower = times[form] >= times[kF32];
   const auto& slower = all_are_slower ? times : one;
-  give_up(w, fmt::format("slower in integers: {:.1f} us, f32 {:.1f} us{}", 1e6 * slower[form],
-                         1e6 * slower[kF32], all_are_slower ? "" : " for one sample"));
+  w.slower = fmt::format("slower in integers: {:.1f} us, f32 {:.1f} us{}", 1e6 * slower[form],
+                         1e6 * slower[kF32], all_are_slower ? "" : " for one sample");
 }
 
 /// Layers that are faster one by one may change memory formats between them, which costs more.
 void measure_together(nn::Module& network, std::vector<Watched>& layers,
                       const std::function<void()>& run) {
   constexpr double kClearly = 1.1;  // data may take most of the time
+  for (Watched& w : layers)
+    if (w.is_open() && !w.slower.empty()) w.give_up(w.slower);
   if (std::ranges::none_of(layers, &Watched::is_open)) return;
   const auto shortest = [&] {
     double best = std::numeric_limits<double>::infinity();
@@ -221,13 +220,17 @@ void measure_together(nn::Module& network, std::vector<Watched>& layers,
   if (int8 < kClearly * f32) return;
   for (Watched& w : layers)
     if (w.is_open())
-      give_up(w,
-              fmt::format("the network as a whole is slower in integers: {:.1f} ms, f32 {:.1f} ms",
-                          1e3 * int8, 1e3 * f32));
+      w.give_up(
+          fmt::format("the network as a whole is slower in integers: {:.1f} ms, f32 {:.1f} ms",
+                      1e3 * int8, 1e3 * f32));
 }
 
 }  // namespace
 
+void Watched::give_up(std::string why) {
+  report.why = std::move(why);
+  report.sparse = {};
+}
 nn::Module& Watched::module() const {
   if (layer.linear) return *layer.linear;
   return *layer.conv;
@@ -302,7 +305,10 @@ std::vector<Watched> calibrated(nn::Module& network, const std::function<void()>
       w.report.sparse = without_zeros(w, o.vector);
     w.first = {};
   }
-  if (o.only_faster) measure_together(network, layers, run);
+  if (o.only_faster && o.pass_seconds)
+    choose_by_passes(network, layers, o.pass_seconds);
+  else if (o.only_faster)
+    measure_together(network, layers, run);
   return layers;
 }
 
@@ -322,9 +328,7 @@ void use_int8(const Prunable& layer, const Int8Layer& form) {
 std::vector<QuantizedLayer> in_integers(std::vector<Watched> layers) {
   std::vector<QuantizedLayer> all;
   for (Watched& w : layers) {
-    if (w.is_open())
-      use_int8(w.layer,
-               {.weight = w.report.weight, .input = w.report.input, .sparse = w.report.sparse});
+    if (w.is_open()) use_int8(w.layer, w.form());
     all.push_back(std::move(w.report));
   }
   return all;

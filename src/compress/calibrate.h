@@ -22,9 +22,16 @@ struct Watched {
   std::vector<double> difference = {};
   double squares = 0, output_squares = 0;
   int64_t rows = 0;
+  std::string slower = {};  // in integers, alone: how much
 
   /// Whether it can be quantised, for all that is known.
   bool is_open() const { return report.why.empty(); }
+  /// The layer stays f32, for this reason.
+  void give_up(std::string why);
+  /// In integers.
+  Int8Layer form() const {
+    return {.weight = report.weight, .input = report.input, .sparse = report.sparse};
+  }
   nn::Module& module() const;
   /// With another weight of its shape.
   Tensor computed(const Tensor& x, const Tensor& weight) const;

@@ -15,6 +15,9 @@
 #include <brim/plan/compile.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -186,6 +189,73 @@ TEST(Quantize, KeepsWhatIsFaster) {
     } else {
       EXPECT_NE(layer.why.find("slower in integers"), std::string::npos) << layer.why;
     }
+  }
+}
+
+/// The names of the layers that are in integers by passes that take so long: for whether conv1,
+/// conv2 and fc are in integers.
+std::vector<std::string> chosen_by(
+    const std::function<std::vector<double>(bool conv1, bool conv2, bool fc)>& seconds) {
+  manual_seed(9);
+  Quantised net;
+  const Tensor x = randn({4, 3, 16, 16});
+  const auto of_network = [&] {
+    EXPECT_FALSE(net.training());
+    EXPECT_FALSE(grad_enabled());
+    return seconds(net.conv1.int8_weight(), net.conv2.int8_weight(), net.fc.int8_weight());
+  };
+  std::vector<std::string> names;
+  for (const QuantizedLayer& layer : quantize(net, [&] { net(x); }, {.pass_seconds = of_network}))
+    if (layer.why.empty()) names.push_back(layer.name);
+  EXPECT_EQ(net.conv1.int8_weight() != nullptr, std::ranges::count(names, "conv1") == 1);
+  EXPECT_EQ(net.fc.int8_weight() != nullptr, std::ranges::count(names, "fc") == 1);
+  return names;
+}
+
+TEST(Quantize, ChoosesByPassesOfTheNetwork) {
+  using Names = std::vector<std::string>;
+  // Whatever layers take alone.
+  EXPECT_EQ(chosen_by([](bool a, bool b, bool c) {
+              return std::vector<double>{1 - 0.1 * (a + b + c), 2 - 0.1 * (a + b + c)};
+            }),
+            (Names{"conv1", "conv2", "fc"}));
+  EXPECT_EQ(
+      chosen_by([](bool a, bool b, bool c) { return std::vector<double>{1 + 0.1 * (a + b + c)}; }),
+      Names());
+  EXPECT_EQ(chosen_by([](bool a, bool b, bool c) {
+              return std::vector<double>{1 - 0.3 * (a + b) + 0.1 * c};
+            }),
+            (Names{"conv1", "conv2"}));
+  EXPECT_EQ(chosen_by([](bool a, bool b, bool c) {
+              return std::vector<double>{1 + 0.2 * a - 0.3 * b + 0.1 * c};
+            }),
+            Names{"conv2"});
+  // No pass may be slower than in f32.
+  EXPECT_EQ(chosen_by([](bool a, bool b, bool c) {
+              return std::vector<double>{1 - 0.3 * (a + b + c), 1 + 0.001 * (a + b + c)};
+            }),
+            Names());
+  // Measured twice, the second time slower: luck.
+  int calls = 0;
+  EXPECT_EQ(chosen_by([&calls](bool a, bool b, bool c) {
+              const bool is_f32 = !a && !b && !c;
+              return std::vector<double>{is_f32 ? 1.0 : ++calls % 2 == 1 ? 0.5 : 1.5};
+            }),
+            Names());
+}
+
+TEST(Quantize, RefusesPassesWithoutTimes) {
+  for (const std::vector<double>& times :
+       {std::vector<double>(), std::vector<double>{0}, std::vector<double>{1, NAN}}) {
+    Quantised net;
+    const Tensor x = randn({4, 3, 16, 16});
+    const QuantizeOptions how{.pass_seconds = [&] { return times; }};
+    EXPECT_NE(message_of([&] {
+                quantize(
+                    net, [&] { net(x); }, how);
+              }).find("pass_seconds"),
+              std::string::npos);
+    EXPECT_EQ(net.fc.int8_weight(), nullptr);
   }
 }
 

@@ -3,7 +3,8 @@
 // layers count quantize() of their f32 inputs in; "u8" is with inputs and outputs of u8, as between
 // int8 layers, which is what oneDNN is asked for too. JSON lines: medians of rounds in which all
 // take turns. Or of whole networks (with random weights, eval mode) in f32, of either memory
-// format, and with the layers in integers that are faster so, or all of them; each also as a
+// format, and with the layers in integers that compress::quantize chooses by compiled passes, or
+// all of them; each also as a
 // compiled pass. Ratios are of the fastest f32. On one CPU (taskset -c 1) times are CPU time.
 //
 //   build/bench/int8_bench [ROUNDS]
@@ -48,7 +49,14 @@ void run_network(const char* name, const Shape& input, int rounds) {
   const auto f32 = make(), f32_nhwc = make(), faster = make(), all = make();
   f32_nhwc->to(MemoryFormat::nhwc);
   size_t in_integers = 0, layers = 0;
-  for (const compress::QuantizedLayer& l : compress::quantize(*faster, [&] { (*faster)(x); })) {
+  const auto pass_seconds = [&] {
+    auto pass = forward_of(faster);
+    Calls calls;
+    calls["x"] = [&] { (void)pass(x); };
+    return std::vector<double>{medians(calls, 3, clock_of_run())["x"]};
+  };
+  for (const compress::QuantizedLayer& l :
+       compress::quantize(*faster, [&] { (*faster)(x); }, {.pass_seconds = pass_seconds})) {
     in_integers += l.why.empty() ? 1 : 0;
     ++layers;
   }

@@ -48,6 +48,11 @@ struct QuantizeOptions {
   /// inputs that were seen, and with the first sample of them. All stay so where the network as a
   /// whole is clearly slower.
   bool only_faster = true;
+  /// With only_faster: how long passes of the network take as it is then, in seconds, say compiled
+  /// ones of a batch and of one sample. Layers are chosen by these: the network with those that
+  /// are faster alone, with all of them, and with some in between are compared, and none of its
+  /// passes is slower than in f32. Called for each, in eval mode and a NoGrad scope.
+  std::function<std::vector<double>()> pass_seconds = {};
   /// Names of layers that stay f32, as "conv1" or "layer1.0.conv1".
   std::vector<std::string> keep = {};
   /// Layers that were pruned in vectors of so many outputs (brim/compress/prune.h) leave their
