@@ -42,7 +42,7 @@ void check_one_group(const char* what, const Conv2d::Options& o) {
 }  // namespace
 
 Conv2d::Conv2d(Options o)
-    : options(checked("Conv2d", o)),
+    : own_(checked("Conv2d", o)),
       weight(parameter("weight", Tensor::empty({o.out, o.in / o.groups, o.kernel.h, o.kernel.w},
                                                o.dtype, o.device))),
       bias(parameter("bias", o.bias ? Tensor::empty({o.out}, o.dtype, o.device) : Tensor())) {
@@ -58,6 +58,23 @@ Tensor Conv2d::forward(const Tensor& x) {
     return sparse_conv2d(some, sparse_->weight(), bias, how);
   };
   return sparse_->is_faster(x, dense, sparse) ? sparse(x) : dense(x);
+}
+
+void Conv2d::replace(const Tensor& new_weight, const Tensor& new_bias) {
+  const bool is_depthwise = options.groups == options.in && options.in == options.out;
+  BRIM_CHECK(
+      new_weight.rank() == 4 && new_weight.size(2) == options.kernel.h &&
+          new_weight.size(3) == options.kernel.w && new_weight.numel() > 0 &&
+          (is_depthwise ? new_weight.size(1) == 1 : new_weight.size(0) % options.groups == 0) &&
+          is_bias_of(new_weight, bias, new_bias),
+      ShapeError, "[Conv2d] {} is no weight to replace one of {}, or its bias is none",
+      new_weight.shape().str(), weight.shape().str());
+  use_dense();
+  own_.out = new_weight.size(0);
+  if (is_depthwise) own_.groups = own_.out;
+  own_.in = new_weight.size(1) * own_.groups;
+  weight = new_weight;
+  bias = new_bias;
 }
 
 void Conv2d::use_sparse(SparseWeight w) {

@@ -23,6 +23,12 @@ inline std::string pair_str(Pair p) {
   return p.h == p.w ? std::to_string(p.h) : fmt::format("({}, {})", p.h, p.w);
 }
 
+/// Whether `bias` may stand in the place of `old` beside this weight.
+inline bool is_bias_of(const Tensor& weight, const Tensor& old, const Tensor& bias) {
+  return bias.defined() == old.defined() &&
+         (!bias.defined() || bias.shape() == Shape{weight.size(0)});
+}
+
 /// How a layer of these options convolves.
 inline Conv2dOptions convolution_of(const Conv2d::Options& o) {
   return {.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups};

@@ -16,7 +16,7 @@ const Linear::Options& checked(const Linear::Options& o) {
 }  // namespace
 
 Linear::Linear(Options o)
-    : options(checked(o)),
+    : own_(checked(o)),
       weight(parameter("weight", Tensor::empty({o.out, o.in}, o.dtype, o.device))),
       bias(parameter("bias", o.bias ? Tensor::empty({o.out}, o.dtype, o.device) : Tensor())) {
   init_weight_and_bias(weight, bias);
@@ -30,6 +30,18 @@ Tensor Linear::forward(const Tensor& x) {
     return sparse_linear(some, sparse_->weight(), bias);
   };
   return sparse_->is_faster(x, dense, sparse) ? sparse(x) : dense(x);
+}
+
+void Linear::replace(const Tensor& new_weight, const Tensor& new_bias) {
+  BRIM_CHECK(
+      new_weight.rank() == 2 && new_weight.numel() > 0 && is_bias_of(new_weight, bias, new_bias),
+      ShapeError, "[Linear] {} is no weight to replace one of {}, or its bias is none",
+      new_weight.shape().str(), weight.shape().str());
+  use_dense();
+  own_.out = new_weight.size(0);
+  own_.in = new_weight.size(1);
+  weight = new_weight;
+  bias = new_bias;
 }
 
 void Linear::use_sparse(SparseWeight w) {

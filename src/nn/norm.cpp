@@ -49,7 +49,7 @@ Tensor start(bool wanted, const O& o, const Shape& shape, double value) {
 }  // namespace
 
 BatchNorm2d::BatchNorm2d(Options o)
-    : options(checked(o)),
+    : own_(checked(o)),
       weight(parameter("weight", start(o.affine, o, {o.features}, 1))),
       bias(parameter("bias", start(o.affine, o, {o.features}, 0))),
       running_mean(buffer("running_mean", start(o.track_running_stats, o, {o.features}, 0))),
@@ -57,6 +57,24 @@ BatchNorm2d::BatchNorm2d(Options o)
       num_batches_tracked(buffer(
           "num_batches_tracked",
           o.track_running_stats ? zeros({}, {.dtype = i64, .device = o.device}) : Tensor())) {}
+
+void BatchNorm2d::replace(const Tensor& new_weight, const Tensor& new_bias, const Tensor& new_mean,
+                          const Tensor& new_var) {
+  const Tensor& any = new_mean.defined() ? new_mean : new_weight;
+  const auto fits = [&](const Tensor& old, const Tensor& t) {
+    return t.defined() == old.defined() &&
+           (!t.defined() || (t.rank() == 1 && t.shape() == any.shape() && t.numel() > 0));
+  };
+  BRIM_CHECK(any.defined() && fits(weight, new_weight) && fits(bias, new_bias) &&
+                 fits(running_mean, new_mean) && fits(running_var, new_var),
+             ShapeError,
+             "[BatchNorm2d] parameters to replace others are of another rank or number");
+  weight = new_weight;
+  bias = new_bias;
+  running_mean = new_mean;
+  running_var = new_var;
+  own_.features = any.numel();
+}
 
 Tensor BatchNorm2d::forward(const Tensor& x) {
   BRIM_CHECK(x.rank() == 4, ShapeError, "[BatchNorm2d] x has shape {}; it must be (N, C, H, W)",

@@ -39,8 +39,15 @@ class Conv2d : public Module {
   void use_sparse_int8(SparseInt8Weight weight, QuantParams input);
   const Int8Weight* int8_weight() const;  ///< null without one
   void use_dense();
+  /// Other parameters, of other numbers of channels; a depthwise layer stays one. Throws ShapeError
+  /// unless kernel, rank and bias are those of the layer.
+  void replace(const Tensor& new_weight, const Tensor& new_bias = {});
 
-  const Options options;
+ private:
+  Options own_;
+
+ public:
+  const Options& options = own_;
   Tensor& weight;
   Tensor& bias;  ///< undefined without bias
 

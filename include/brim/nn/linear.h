@@ -38,8 +38,15 @@ class Linear : public Module {
   const Int8Weight* int8_weight() const;
   /// Computes with the dense weight again.
   void use_dense();
+  /// Other parameters, of other numbers of features. Throws ShapeError unless rank and bias are
+  /// those of the layer.
+  void replace(const Tensor& new_weight, const Tensor& new_bias = {});
 
-  const Options options;
+ private:
+  Options own_;
+
+ public:
+  const Options& options = own_;
   Tensor& weight;
   Tensor& bias;  ///< undefined without bias
 

@@ -32,8 +32,16 @@ class BatchNorm2d : public Module {
   /// dist::convert_sync_batch_norm); null: batch_norm again.
   void normalise_with(Normalise f) { normalise_ = std::move(f); }
   bool has_own_normalisation() const { return normalise_ != nullptr; }
+  /// Other parameters and statistics, (features) each and of another number of them. Throws
+  /// ShapeError unless they are all of one size, and defined where the layer's are.
+  void replace(const Tensor& new_weight, const Tensor& new_bias, const Tensor& new_mean,
+               const Tensor& new_var);
 
-  const Options options;
+ private:
+  Options own_;
+
+ public:
+  const Options& options = own_;
   Tensor &weight, &bias;               ///< (features); undefined unless affine
   Tensor &running_mean, &running_var;  ///< (features); undefined unless tracked
   Tensor& num_batches_tracked;         ///< (), i64

@@ -1,0 +1,316 @@
+#include <brim/compress/channels.h>
+#include <brim/compress/quantize.h>
+
+#include <brim/autograd/autograd.h>
+#include <brim/ops/binary.h>
+#include <brim/ops/index.h>
+#include <brim/ops/reduce.h>
+#include <brim/ops/unary.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "compress/channel_flow.h"
+#include "core/check.h"
+#include "core/nearest.h"
+#include "nn/eval_mode.h"
+
+namespace brim::compress {
+namespace {
+
+using Kind = ChannelSite::Kind;
+
+void check_channel_options(const ChannelOptions& o, const ChannelFlow& flow) {
+  const auto check_sparsity = [](double sparsity) {
+    BRIM_CHECK(sparsity > 0 && sparsity < 1, ValueError,
+               "[prune] a sparsity of {}: it is above 0 and below 1", sparsity);
+  };
+  check_sparsity(o.sparsity);
+  BRIM_CHECK(o.multiple >= 1, ValueError, "[prune] a multiple of {} outputs; give 1 or more",
+             o.multiple);
+  std::vector<std::string> names;
+  for (const ChannelSite& site : flow.sites)
+    if (site.conv || site.linear) names.push_back(site.name);
+  const auto check_name = [&](const std::string& name) {
+    BRIM_CHECK(std::ranges::find(names, name) != names.end(), ValueError,
+               "[prune] '{}' is no convolution or linear layer of the network{}", name,
+               suggestion(name, names));
+  };
+  for (const std::string& name : o.dense) check_name(name);
+  for (const auto& [name, sparsity] : o.layers) check_name(name), check_sparsity(sparsity);
+}
+
+/// |numbers|, f64, by channel of the axis.
+std::vector<double> magnitudes(const Tensor& t, int axis) {
+  std::vector<int> others;
+  for (int i = 0; i < t.rank(); ++i)
+    if (i != axis) others.push_back(i);
+  const Tensor all = abs(t.detach().to(f64));
+  return (others.empty() ? all : mean(all, others)).contiguous().to_vector<double>();
+}
+
+void add_shares(std::vector<double> of_channels, const std::vector<int64_t>& outputs,
+                std::vector<double>& scores) {
+  const double sum = std::accumulate(of_channels.begin(), of_channels.end(), 0.0);
+  BRIM_CHECK(std::isfinite(sum), ValueError,
+             "[prune] a weight or what a layer reads is not finite; nothing was pruned");
+  for (size_t j = 0; j < outputs.size(); ++j)
+    if (outputs[j] >= 0 && sum > 0)
+      scores[static_cast<size_t>(outputs[j])] +=
+          of_channels[j] / sum * static_cast<double>(of_channels.size());
+}
+
+/// Of each output's set: a layer's mean is 1.
+std::vector<double> channel_scores(const ChannelFlow& flow, const std::function<void()>& run,
+                                   ChannelCriterion criterion) {
+  std::vector<double> scores(flow.outputs.size(), 0.0);
+  std::vector<std::vector<double>> seen(flow.sites.size());
+  if (criterion == ChannelCriterion::activations) {
+    BRIM_CHECK(run, ValueError, "[prune] the criterion activations needs data to run over");
+    std::vector<nn::Module::HookHandle> hooks;
+    for (size_t i = 0; i < flow.sites.size(); ++i)
+      if (flow.sites[i].kind == Kind::layer)
+        hooks.push_back(flow.sites[i].module->register_forward_hook(
+            [&, i](nn::Module&, const Tensor& x, const Tensor&) {
+              const bool is_last = flow.sites[i].linear != nullptr;
+              const auto of_x = magnitudes(x, is_last ? x.rank() - 1 : 1);
+              seen[i].resize(of_x.size());
+              for (size_t j = 0; j < of_x.size(); ++j) seen[i][j] += of_x[j];
+              return Tensor();
+            }));
+    run();
+    BRIM_CHECK(std::ranges::any_of(seen, [](const auto& s) { return !s.empty(); }), ValueError,
+               "[prune] the run over the data of the criterion ran no layer: it is empty, or of "
+               "another network");
+  }
+  for (size_t i = 0; i < flow.sites.size(); ++i) {
+    const ChannelSite& site = flow.sites[i];
+    if (site.kind != Kind::layer) continue;
+    std::vector<int64_t> sets;
+    if (criterion == ChannelCriterion::magnitude) {
+      for (int64_t c = 0; c < site.outputs(); ++c)
+        sets.push_back(flow.set_of(site.first_output + c));
+      add_shares(magnitudes(site.weight(), 0), sets, scores);
+      continue;
+    }
+    for (const int64_t output : site.reads) sets.push_back(output < 0 ? -1 : flow.set_of(output));
+    std::vector<double> of_inputs = magnitudes(site.weight(), 1);
+    if (seen[i].size() != of_inputs.size()) continue;
+    for (size_t j = 0; j < of_inputs.size(); ++j) of_inputs[j] *= seen[i][j];
+    add_shares(std::move(of_inputs), sets, scores);
+  }
+  return scores;
+}
+
+/// How many of a layer's channels stay.
+int64_t kept_count(int64_t count, double sparsity, int64_t multiple) {
+  const auto kept =
+      std::max<int64_t>(1, count - std::llround(sparsity * static_cast<double>(count)));
+  if (count < 2 * multiple) return kept;
+  return std::min(count, (kept + multiple - 1) / multiple * multiple);
+}
+
+/// Which sets of outputs go.
+std::set<int64_t> sets_to_go(const ChannelFlow& flow, const std::vector<double>& scores,
+                             const ChannelOptions& o) {
+  std::map<int64_t, std::set<size_t>> sites_of;  // of each set
+  for (const ChannelFlow::Output& output : flow.outputs) sites_of[output.set].insert(output.site);
+  std::map<std::set<size_t>, std::vector<int64_t>> alike;
+  for (const auto& [set, sites] : sites_of)
+    if (!flow.stays(set)) alike[sites].push_back(set);
+  std::set<int64_t> gone;
+  for (auto& [sites, sets] : alike) {
+    double sparsity = o.sparsity;
+    for (const size_t site : sites)
+      if (const auto own = o.layers.find(flow.sites[site].name); own != o.layers.end())
+        sparsity = own->second;
+    const auto is_kept = [&](size_t site) {
+      return std::ranges::find(o.dense, flow.sites[site].name) != o.dense.end();
+    };
+    if (std::ranges::any_of(sites, is_kept)) continue;
+    std::ranges::stable_sort(sets, {}, [&](int64_t s) { return scores[static_cast<size_t>(s)]; });
+    const int64_t count = std::ssize(sets);
+    sets.resize(static_cast<size_t>(count - kept_count(count, sparsity, o.multiple)));
+    gone.insert(sets.begin(), sets.end());
+  }
+  return gone;
+}
+
+/// Which channels of a site stay.
+struct Kept {
+  std::vector<int64_t> inputs, outputs;
+
+  Kept() = default;
+  Kept(const ChannelFlow& flow, const ChannelSite& site, const std::set<int64_t>& gone) {
+    for (size_t j = 0; j < site.reads.size(); ++j)
+      if (site.reads[j] < 0 || !gone.contains(flow.set_of(site.reads[j])))
+        inputs.push_back(static_cast<int64_t>(j));
+    if (site.kind != Kind::layer) return;
+    for (int64_t c = 0; c < site.outputs(); ++c)
+      if (!gone.contains(flow.set_of(site.first_output + c))) outputs.push_back(c);
+  }
+  bool are_all(const ChannelSite& site) const {
+    return std::ssize(inputs) == site.inputs() &&
+           (site.kind != Kind::layer || std::ssize(outputs) == site.outputs());
+  }
+};
+
+/// A copy with these positions of the axis alone, which is trained where t is.
+Tensor kept_of(const Tensor& t, int axis, const std::vector<int64_t>& positions) {
+  if (!t.defined()) return t;
+  const Tensor index = Tensor::from<int64_t>(positions, {std::ssize(positions)}, t.device());
+  Tensor kept = index_select(t.detach(), axis, index).contiguous();
+  return kept.set_requires_grad(t.requires_grad());
+}
+
+/// What is replaced in a module.
+struct Parameters {
+  Tensor weight, bias, mean, var;
+
+  explicit Parameters(const ChannelSite& site) {
+    if (site.norm) {
+      mean = site.norm->running_mean;
+      var = site.norm->running_var;
+    }
+    weight = site.norm ? site.norm->weight : site.weight();
+    bias = site.norm ? site.norm->bias : site.conv ? site.conv->bias : site.linear->bias;
+  }
+  Parameters(const ChannelSite& site, const Kept& kept) : Parameters(site) {
+    const bool is_passing = site.kind == Kind::passing;
+    const std::vector<int64_t>& outputs = is_passing ? kept.inputs : kept.outputs;
+    for (Tensor* t : {&weight, &bias, &mean, &var}) *t = kept_of(*t, 0, outputs);
+    if (!is_passing) weight = kept_of(weight, 1, kept.inputs);
+  }
+  void put_into(const ChannelSite& site) const {
+    if (site.norm) return site.norm->replace(weight, bias, mean, var);
+    if (site.conv) return site.conv->replace(weight, bias);
+    site.linear->replace(weight, bias);
+  }
+};
+
+/// The outputs with zeros in the place of what layers read of the channels that go: what the
+/// network without them is to compute. Weights are what they were behind it.
+Tensor output_without(nn::Module& network, const Tensor& x, const ChannelFlow& flow,
+                      const std::set<int64_t>& gone) {
+  std::vector<std::pair<Tensor, Tensor>> before;
+  for (const ChannelSite& site : flow.sites) {
+    if (site.kind != Kind::layer) continue;
+    std::vector<float> mask;
+    for (const int64_t output : site.reads)
+      mask.push_back(output >= 0 && gone.contains(flow.set_of(output)) ? 0.0F : 1.0F);
+    Tensor weight = site.weight().detach();
+    Shape shape = weight.shape();
+    for (int i = 0; i < weight.rank(); ++i) shape[i] = i == 1 ? std::ssize(mask) : 1;
+    before.emplace_back(weight, weight.clone());
+    weight.copy_(weight * Tensor::from<float>(mask, shape, weight.device()).to(weight.dtype()));
+  }
+  Tensor y = network(x);
+  for (auto& [weight, old] : before) weight.copy_(old);
+  return y;
+}
+
+bool are_near(const Tensor& a, const Tensor& b) {
+  if (a.shape() != b.shape()) return false;
+  const double difference = sum(square(a.to(f64) - b.to(f64))).item();
+  return difference <= 1e-6 * (sum(square(b.to(f64))).item() + 1e-12);
+}
+
+std::string why_all_stay(const ChannelFlow& flow, const ChannelSite& site,
+                         const ChannelOptions& o) {
+  if (site.kind != Kind::layer) return "its channels are in groups";
+  if (std::ranges::find(o.dense, site.name) != o.dense.end()) return "asked for";
+  for (int64_t c = 0; c < site.outputs(); ++c)
+    if (!flow.stays(site.first_output + c)) return "there are too few, or others keep theirs";
+  return "they reach what cannot lose them: the network's output, or what mixes channels";
+}
+
+}  // namespace
+
+ChannelCriterion parse_channel_criterion(std::string_view text) {
+  if (text == "magnitude") return ChannelCriterion::magnitude;
+  BRIM_CHECK(text == "activations", ValueError,
+             "[prune] '{}' is no criterion; write magnitude or activations", text);
+  return ChannelCriterion::activations;
+}
+
+ShrunkNetwork shrink_channels(nn::Module& network, const Tensor& example,
+                              const std::function<void()>& run, const ChannelOptions& options) {
+  BRIM_CHECK(example.defined() && example.rank() > 0 && example.size(0) > 0, ValueError,
+             "[prune] an example of what goes into the network is needed, of one sample or more");
+  const NoGrad scope;
+  const nn::EvalMode mode(network);
+  use_dense(network);
+  const ChannelFlow flow = channel_flow(network, example);
+  check_channel_options(options, flow);
+  const auto gone = sets_to_go(flow, channel_scores(flow, run, options.criterion), options);
+  BRIM_CHECK(!gone.empty(), ValueError,
+             "[prune] no channel can go: all reach the network's output or what mixes channels, or "
+             "are asked to stay");
+  const Tensor x = example.slice(0, 0, 1).contiguous();
+  const Tensor wanted = output_without(network, x, flow, gone);
+  ShrunkNetwork result;
+  std::vector<std::pair<const ChannelSite*, Parameters>> before;
+  try {
+    for (const ChannelSite& site : flow.sites) {
+      if (!site.norm && !site.conv && !site.linear) continue;
+      const Kept kept(flow, site, gone);
+      const bool changes = site.kind != Kind::other && !kept.are_all(site);
+      ShrunkLayer layer{
+          .name = site.name, .before = Parameters(site).weight.shape(), .after = {}, .why = {}};
+      if (changes) {
+        before.emplace_back(&site, Parameters(site));
+        Parameters(site, kept).put_into(site);
+        const bool is_layer = site.kind == Kind::layer;
+        if (is_layer) result.channels.inputs[site.name] = std::ssize(kept.inputs);
+        result.channels.outputs[site.name] = std::ssize(is_layer ? kept.outputs : kept.inputs);
+      }
+      if (site.norm) continue;
+      layer.after = site.weight().shape();
+      if (layer.after[0] == layer.before[0]) layer.why = why_all_stay(flow, site, options);
+      result.layers.push_back(std::move(layer));
+    }
+    const Tensor got = network(x);
+    BRIM_CHECK(are_near(got, wanted), ValueError, "its outputs are others than expected");
+  } catch (const std::exception& e) {
+    for (const auto& [site, parameters] : before) parameters.put_into(*site);
+    raise<ValueError>("[prune] the network does not run with fewer channels: {}; it is as before",
+                      e.what());
+  }
+  return result;
+}
+
+void resize_channels(nn::Module& network, const Channels& channels) {
+  const NoGrad scope;
+  const std::vector<ChannelSite> sites = channel_sites(network);
+  for (const auto* numbers : {&channels.inputs, &channels.outputs})
+    for (const auto& [name, count] : *numbers) {
+      const auto site = std::ranges::find(sites, name, &ChannelSite::name);
+      const bool is_input = numbers == &channels.inputs;
+      BRIM_CHECK(site != sites.end() && site->kind != Kind::other &&
+                     !(is_input && site->kind == Kind::passing),
+                 ValueError, "[channels] '{}' is no layer of the network that can have {} {}", name,
+                 count, is_input ? "inputs" : "outputs");
+      const bool of_inputs = is_input || site->kind == Kind::passing;
+      const int64_t most = of_inputs ? site->inputs() : site->outputs();
+      BRIM_CHECK(count >= 1 && count <= most, ValueError, "[channels] '{}' has {} {}, not {}", name,
+                 most, is_input ? "inputs" : "outputs", count);
+    }
+  for (const ChannelSite& site : sites) {
+    if (site.kind == Kind::other) continue;
+    const auto first = [&](const std::map<std::string, int64_t>& numbers, int64_t all) {
+      const auto found = numbers.find(site.name);
+      std::vector<int64_t> kept(static_cast<size_t>(found == numbers.end() ? all : found->second));
+      std::iota(kept.begin(), kept.end(), int64_t{0});
+      return kept;
+    };
+    Kept kept;
+    const bool is_layer = site.kind == Kind::layer;
+    kept.inputs = first(is_layer ? channels.inputs : channels.outputs, site.inputs());
+    if (is_layer) kept.outputs = first(channels.outputs, site.outputs());
+    if (!kept.are_all(site)) Parameters(site, kept).put_into(site);
+  }
+}
+
+}  // namespace brim::compress
