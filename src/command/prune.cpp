@@ -1,5 +1,6 @@
 // `brim prune RECIPE --weights F`: makes weights zero in a pattern, trains the others on, and tells
 // what that costs of the metric and brings of the time.
+#include <brim/compress/channels.h>
 #include <brim/compress/prune.h>
 #include <fmt/format.h>
 
@@ -11,12 +12,17 @@
 #include "command/compression_run.h"
 #include "command/format.h"
 #include "command/say.h"
+#include "core/check.h"
+#include "train/recipe_model.h"
+#include "train/run_folder.h"
 
 namespace brim::command {
 namespace {
 
+constexpr const char* kChannels = "channels";  // a pattern of this command alone
+
 struct PruneArguments : CompressionArguments {
-  std::string pattern;
+  std::string pattern, criterion;
   std::vector<std::string> dense;
   std::optional<double> sparsity, over;
   int64_t finetune = 5;
@@ -26,6 +32,11 @@ train::Recipe pruned_recipe(const PruneArguments& o) {
   train::Recipe r = recipe_of(o, "prune");
   r.epochs = std::max<int64_t>(o.finetune, 1);
   // What the recipe says, but for what is asked for.
+  if (o.pattern == kChannels) {
+    r.prune = {};
+    train::check_recipe(r);
+    return r;
+  }
   if (!o.pattern.empty()) r.prune.pattern = o.pattern;
   if (r.prune.pattern.empty()) r.prune.pattern = "vector:32";
   if (o.sparsity) r.prune.sparsity = *o.sparsity;
@@ -103,8 +114,120 @@ class PruneRun : CompressionRun {
   const compress::PruneOptions how_;
 };
 
+/// From a network to one of fewer channels.
+class ShrinkChannelsRun : CompressionRun {
+ public:
+  ShrinkChannelsRun(const PruneArguments& o, Device device)
+      : CompressionRun(o, "prune", device, pruned_recipe(o), ""),
+        arguments_(o),
+        how_{.sparsity = o.sparsity.value_or(0.5),
+             .criterion = compress::parse_channel_criterion(criterion_of(o)),
+             .dense = o.dense} {
+    if (!o.out.empty()) train::make_folder(o.out);  // or say at once that it cannot be
+    json_["pattern"] = kChannels;
+    json_["criterion"] = criterion_of(o);
+    json_["finetune"] = o.finetune;
+    for (const char* key : {"dense", "pruned", "fine_tuned"}) json_[key] = nullptr;
+  }
+
+  int run() {
+    evaluate("dense", "dense");
+    if (is_stopped()) return stopped("nothing was saved");
+    compress::ShrunkNetwork shrunk;
+    report_times("dense", "pruned", [&] { shrunk = shrink(); });
+    if (is_stopped()) return stopped("nothing was saved");
+    evaluate("pruned", "pruned");
+    train_on();
+    if (is_stopped()) {
+      const bool goes_on = !arguments_.out.empty() && steps_ > 0;
+      return stopped(goes_on ? fmt::format("to go on: brim train --resume {} --out {}",
+                                           shell_word(arguments_.out), shell_word(arguments_.out))
+                             : std::string("nothing was saved"));
+    }
+    tell_layers(shrunk);
+    trainer_->save();
+    if (!quiet_ && !arguments_.out.empty())
+      say(stdout, "weights in {}/model.safetensors\n", arguments_.out);
+    write();
+    return 0;
+  }
+
+ private:
+  static std::string criterion_of(const PruneArguments& o) {
+    return o.criterion.empty() ? "activations" : o.criterion;
+  }
+
+  compress::ShrunkNetwork shrink() {
+    constexpr int64_t kSamples = 512;
+    const std::vector<Tensor> inputs = calibration_inputs(kSamples);
+    BRIM_CHECK(!inputs.empty() || is_stopped(), ValueError,
+               "[prune] {} has no training samples to look at", recipe_.data);
+    if (inputs.empty()) return {};
+    nn::Module& network = trainer_->model();
+    json_["parameters"] = {{"dense", network.num_parameters()}};
+    auto shrunk = compress::shrink_channels(
+        network, inputs[0],
+        [&] {
+          for (const Tensor& x : inputs) (void)network(x);
+        },
+        how_);
+    json_["parameters"]["pruned"] = network.num_parameters();
+    // Over what an earlier run of this command has left.
+    for (const auto& [name, count] : train::recipe_of(shrunk.channels).inputs)
+      shrunk_recipe_.channels.inputs[name] = count;
+    for (const auto& [name, count] : train::recipe_of(shrunk.channels).outputs)
+      shrunk_recipe_.channels.outputs[name] = count;
+    return shrunk;
+  }
+
+  /// In a training of the smaller network, whose parameters are other tensors.
+  void train_on() {
+    if (is_stopped()) return;
+    StateDict state;
+    for (const auto& [name, value] : trainer_->model().state_dict()) state[name] = value.clone();
+    begin(shrunk_recipe_, {.weights = "", .folder = arguments_.out});
+    (void)trainer_->model().load_state_dict(state);
+    if (arguments_.finetune == 0) return;
+    steps_ = trainer_->train().steps;
+    display_.finish();
+    evaluate("fine-tuned", "fine_tuned");
+  }
+
+  void tell_layers(const compress::ShrunkNetwork& shrunk) {
+    json_["layers"] = Json::array();
+    for (const compress::ShrunkLayer& layer : shrunk.layers) {
+      json_["layers"].push_back(
+          {{"name", layer.name},
+           {"shape", layer.before.str()},
+           {"pruned_shape", layer.after.str()},
+           {"dense_because", layer.why.empty() ? Json(nullptr) : Json(layer.why)}});
+      if (!quiet_)
+        say(stdout, "  {:<28} {:<18} {}\n", layer.name, layer.before.str(),
+            layer.before == layer.after ? "as it was: " + layer.why
+            : layer.why.empty()
+                ? layer.after.str()
+                : fmt::format("{}; keeps its outputs: {}", layer.after.str(), layer.why));
+    }
+    const auto& count = json_["parameters"];
+    if (!quiet_)
+      say(stdout, "{} of {} parameters are left\n", count["pruned"].get<int64_t>(),
+          count["dense"].get<int64_t>());
+  }
+
+  const PruneArguments& arguments_;
+  const compress::ChannelOptions how_;
+  train::Recipe shrunk_recipe_ = recipe_;
+  int64_t steps_ = 0;
+};
+
 int run_prune(const PruneArguments& o) {
-  if (!o.pattern.empty()) {
+  const bool are_channels = o.pattern == kChannels;
+  if (are_channels && o.over) throw UsageError("--over: whole channels go at once; leave it out");
+  if (!are_channels && !o.criterion.empty())
+    throw UsageError("--criterion is of --pattern channels alone");
+  if (!o.criterion.empty() && o.criterion != "activations" && o.criterion != "magnitude")
+    throw UsageError(fmt::format("--criterion {}: write activations or magnitude", o.criterion));
+  if (!o.pattern.empty() && !are_channels) {
     const compress::Pattern pattern = compress::parse_pattern(o.pattern);
     if (pattern.kind == compress::Pattern::Kind::n_of_m && o.sparsity)
       throw UsageError(fmt::format("--sparsity {}: the pattern {} says it; leave it out",
@@ -117,7 +240,9 @@ int run_prune(const PruneArguments& o) {
         fmt::format("--over {}: the sparsity rises while the network is trained, which "
                     "--finetune {} ends before; raise that",
                     *o.over, o.finetune));
-  return run_compression(o, "prune", {}, [&](Device device) { return PruneRun(o, device).run(); });
+  return run_compression(o, "prune", {}, [&](Device device) {
+    return are_channels ? ShrinkChannelsRun(o, device).run() : PruneRun(o, device).run();
+  });
 }
 
 const Register prune_command(
@@ -126,12 +251,15 @@ const Register prune_command(
        auto o = std::make_shared<PruneArguments>();
        o->add_to(args);
        args.add("--pattern", o->pattern,
-                "unstructured, N:M as 2:4, or vector:V with V = 4, 8, 16, 32 or 64: a column for V "
-                "outputs at once, which inference is faster with (default: the recipe's, or "
-                "vector:32)");
+                "unstructured, N:M as 2:4, vector:V with V = 4, 8, 16, 32 or 64: a column for V "
+                "outputs at once, which inference is faster with; or channels: whole ones, so that "
+                "the network is a smaller one (default: the recipe's, or vector:32)");
+       args.add("--criterion", o->criterion,
+                "of channels: activations (default; the weights that read them times their values "
+                "in training samples) or magnitude (of the weights that make them)");
        args.add("--sparsity", o->sparsity,
                 "zeros among each layer's weights, as 0.75; of N:M it is 1 - N / M (default: the "
-                "recipe's, or 0.75)");
+                "recipe's, or 0.75); of channels: the share that goes (default: 0.5)");
        args.add("--dense", o->dense, "a layer that is left as it is, as conv1; may be given again");
        args.add("--finetune", o->finetune, "epochs of training behind it; 0: none")
            .range(int64_t{0}, int64_t{1'000'000})

@@ -7,6 +7,7 @@
 #include "command/compressed_layers.h"
 #include "command/with_weights.h"
 #include "core/check.h"
+#include "train/recipe_model.h"
 
 namespace brim::command {
 namespace {
@@ -61,10 +62,10 @@ TrainedNetwork open_network(const std::string& command, const std::string& weigh
   if (check) check(net.recipe);
   if (net.recipe.task == "language") net.info.input = {net.recipe.input.window};
   net.network = with_weights(file, device, [&] {
-    return nn::make_model(net.recipe.model,
-                          {.classes = output_count(command, net.info, file, net.recipe),
-                           .input = net.info.input,
-                           .device = device});
+    return train::make_model(net.recipe,
+                             {.classes = output_count(command, net.info, file, net.recipe),
+                              .input = net.info.input,
+                              .device = device});
   });
   net.network->eval();
   net.int8 =

@@ -14,6 +14,7 @@
 #include "backend/launch_policy.h"
 #include "core/check.h"
 #include "data/transform/plan.h"
+#include "train/recipe_model.h"
 #include "train/task/open.h"
 
 namespace brim::train {
@@ -151,9 +152,8 @@ data::Loader make_loader(const Recipe& recipe, data::Split split, bool training,
 
 std::unique_ptr<nn::Module> make_network(const Recipe& recipe, const TaskData& data,
                                          Device device) {
-  return nn::make_model(
-      recipe.model,
-      {.classes = data.outputs, .input = input_shape(data, recipe), .device = device});
+  return make_model(
+      recipe, {.classes = data.outputs, .input = input_shape(data, recipe), .device = device});
 }
 
 }  // namespace brim::train

@@ -17,6 +17,7 @@
 #include "train/apply_gradients.h"
 #include "train/build.h"
 #include "train/loss_meter.h"
+#include "train/recipe_model.h"
 
 namespace brim::train {
 namespace {
@@ -77,8 +78,7 @@ Forecast forecast(const Recipe& recipe, const ForecastOptions& o) {
   const std::unique_ptr<Task> task = make_task(recipe);
   const std::unique_ptr<nn::Module> network = [&] {
     const nn::init::SkipInit no_values;
-    return nn::make_model(recipe.model,
-                          {.classes = o.outputs, .input = {3, side, side}, .device = o.device});
+    return make_model(recipe, {.classes = o.outputs, .input = {3, side, side}, .device = o.device});
   }();
   const std::unique_ptr<optim::Optimizer> optimizer = make_optimizer(recipe.optimizer, *network);
   const std::vector<Tensor> parameters = network->parameters();

@@ -336,6 +336,10 @@ void check_values(const Recipe& r) {
              r.name);
   BRIM_CHECK(!r.optimizer.nesterov || r.optimizer.momentum > 0, ValueError,
              "[recipe] {}: optimizer.nesterov needs optimizer.momentum above 0", r.name);
+  for (const auto* channels : {&r.channels.inputs, &r.channels.outputs})
+    for (const auto& [name, count] : *channels)
+      BRIM_CHECK(count == std::floor(count), ValueError,
+                 "[recipe] {}: '{}' has {} channels; give a whole number", r.name, name, count);
   if (!r.prune.pattern.empty()) (void)compress::parse_pattern(r.prune.pattern);
   BRIM_CHECK(
       r.prune.pattern.empty() || r.prune.epochs <= static_cast<double>(r.epochs), ValueError,

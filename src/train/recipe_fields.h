@@ -155,6 +155,10 @@ void visit_recipe(Visitor& v, R& r) {
       v.numbers("layers", r.prune.layers, Range{0, 1, true, true});
     });
   });
+  v.section("channels", [&] {
+    v.numbers("inputs", r.channels.inputs, Range{1, 1e6});
+    v.numbers("outputs", r.channels.outputs, Range{1, 1e6});
+  });
   v.section("distill", [&] {
     v.line("teacher", r.distill.teacher);
     v.where(!r.distill.teacher.empty(), "a distill.teacher", [&] {

@@ -129,5 +129,55 @@ TEST_F(Prune, RefusesNonsense) {
   fails({"--weights", *folder() / "none.safetensors"}, "none.safetensors");
 }
 
+TEST_F(Prune, LeavesOutWholeChannels) {
+  const std::string out = *folder() / "channels";
+  const Ran ran = prune({"--pattern", "channels", "--sparsity", "0.5", "--finetune", "1", "--out",
+                         out, "--json", out + ".json"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  for (const char* part : {"dense ", "pruned ", "fine-tuned ", "batches of 16:",
+                           "keeps its outputs: they reach", "parameters are left"})
+    EXPECT_NE(ran.out.find(part), std::string::npos) << ran.out;
+  std::ifstream file(out + ".json");
+  const json found = json::parse(file);
+  EXPECT_EQ(found["criterion"], "activations");
+  EXPECT_LT(found["parameters"]["pruned"].get<double>(),
+            0.5 * found["parameters"]["dense"].get<double>());
+  EXPECT_EQ(found["layers"][1]["shape"], "(16, 6, 5, 5)");
+  EXPECT_EQ(found["layers"][1]["pruned_shape"], "(8, 3, 5, 5)");
+  EXPECT_TRUE(found["layers"][1]["dense_because"].is_null());
+  EXPECT_GT(found["times"][0]["pruned_s"], 0);
+
+  // Other commands make the smaller network of the file, and it may be pruned again.
+  const Ran eval = run_brim({"eval", "--weights", out + "/model.safetensors", "--data", data(),
+                             "--device", "cpu", "--json", out + "-eval.json"});
+  ASSERT_EQ(eval.code, 0) << eval.err;
+  std::ifstream eval_file(out + "-eval.json");
+  EXPECT_NEAR(json::parse(eval_file)["loss"].get<double>(),
+              found["fine_tuned"]["loss"].get<double>(), 1e-4);
+  const Ran resumed = run_brim({"train", "--resume", out, "--out", out, "--epochs", "2", "--data",
+                                data(), "--device", "cpu"});
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  const Ran again = prune({"--weights", out + "/model.safetensors", "--pattern", "channels",
+                           "--criterion", "magnitude", "--finetune", "0", "--out", out + "2"});
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_NE(again.out.find("(4, 1, 5, 5)"), std::string::npos) << again.out;
+  const Ran quantized = run_brim({"quantize", "--weights", out + "2/model.safetensors", "--data",
+                                  data(), "--device", "cpu", "--samples", "32"});
+  EXPECT_EQ(quantized.code, 0) << quantized.err;
+}
+
+TEST_F(Prune, RefusesNonsenseAboutChannels) {
+  const auto refused = [](const std::vector<std::string>& more, const char* part, int code = 2) {
+    const Ran ran = prune(more);
+    EXPECT_EQ(ran.code, code) << ran.err;
+    EXPECT_NE(ran.err.find(part), std::string::npos) << ran.err;
+  };
+  refused({"--pattern", "channels", "--over", "1"}, "--over");
+  refused({"--criterion", "magnitude"}, "--criterion");
+  refused({"--pattern", "channels", "--criterion", "taste"}, "taste");
+  refused({"--pattern", "channels", "--dense", "conv9"}, "'conv9'", 1);
+  refused({"--pattern", "channels", "--sparsity", "1"}, "--sparsity");
+}
+
 }  // namespace
 }  // namespace brim::tests

@@ -48,6 +48,7 @@ TEST(Recipe, WrittenTextReadsBack) {
         "[input]\nmean=[0,1e-5]\nstd=[1,2]\nflip=true\ncrop_padding=4\n[schedule]\nname='step'",
         "[schedule]\nname='one-cycle'\nmax_lr=0.5",
         "[prune]\npattern='vector:8'\nlayers={'layer1.0.conv1'=0.9,fc=0.3333333333333333}\n",
+        "[channels]\ninputs={conv2=3}\noutputs={conv1=3,'layer1.0.bn1'=12}\n",
         "[distill]\nteacher='a/model.safetensors'\nweight=0.25\ntemperature=2\n",
         "[speed]\nworkers=3\naugment_on='host'\ncompile=false",
         "[speed]\ndata_on_device=true\nsteps_per_graph=50\npasses='exact'"}) {
@@ -93,6 +94,8 @@ TEST(Recipe, ErrorsNameTheLineAndTheNearestKey) {
       {"epochs = 2\nepochs = 3", "not TOML"},
       {"[prune]\nlayers = { fc = 0.5 }", "'prune.layers' is only for a prune.pattern"},
       {"[prune]\npattern = '2:4'\nlayers = 0.5", "prune.layers must name numbers"},
+      {"[channels]\noutputs = { conv1 = 0 }", "channels.outputs must be a number"},
+      {"[channels]\noutputs = { conv1 = 2.5 }", "give a whole number"},
       {"[prune]\npattern = 'vector:8'\nlayers = { fc = 1 }", "prune.layers must be a number"},
       {"[distill]\nweight = 0.5", "'distill.weight' is only for a distill.teacher"},
       {"[distill]\nteacher = 'a'\nweight = 0", "distill.weight must be a number, above 0"},

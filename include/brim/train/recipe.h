@@ -71,6 +71,12 @@ struct PruneRecipe {
   std::map<std::string, double> layers;  ///< sparsities of layers that have their own
 };
 
+/// What is left of a network that whole channels were left out of, see compress/channels.h: whole
+/// numbers, by the names of its modules.
+struct ChannelsRecipe {
+  std::map<std::string, double> inputs, outputs;
+};
+
 /// A network that is trained, and its outputs what the network is to imitate (Hinton et al. 2015,
 /// "Distilling the knowledge in a neural network").
 struct DistillRecipe {
@@ -120,6 +126,7 @@ struct Recipe {
   OptimizerRecipe optimizer;
   ScheduleRecipe schedule;
   PruneRecipe prune;
+  ChannelsRecipe channels;
   DistillRecipe distill;
   SpeedRecipe speed;
 
