@@ -89,6 +89,87 @@ TEST(FuseInt8, ReluWithoutANorm) {
   expect_fused(net, randn({3, 3, 9, 9}), 1, 1);
 }
 
+/// The layer's kernel does what a plan of `launches` launches leaves to it, and no bit changes.
+void expect_joined(nn::Module& net, const Tensor& x, const std::string& kernel, int launches,
+                   int left) {
+  SCOPED_TRACE(kernel);
+  net.eval();
+  const NoGrad scope;
+  compress::quantize(net, [&] { (void)net(x); }, {.only_faster = false});
+  auto forward = compile([&](const Tensor& in) { return net(in); });
+  const std::vector<float> eager = net(x).to_vector<float>();
+  EXPECT_EQ(forward(x).to_vector<float>(), eager);
+  EXPECT_EQ(forward(x).to_vector<float>(), eager);
+  const std::string explain = forward.explain();
+  EXPECT_EQ(count_of(explain, kernel), launches) << explain;
+  EXPECT_EQ(count_of(explain, "relu") + count_of(explain, "quantize"), left) << explain;
+}
+
+TEST(FuseInt8, LayersWithoutANormRoundForTheNext) {
+  manual_seed(5);
+  struct Linears : nn::Module {
+    nn::Linear& fc1 = add<nn::Linear>("fc1", {.in = 20, .out = 24});
+    nn::Linear& fc2 = add<nn::Linear>("fc2", {.in = 24, .out = 32, .bias = false});
+    nn::Linear& fc3 = add<nn::Linear>("fc3", {.in = 32, .out = 7});
+    Tensor forward(const Tensor& x) override { return relu(fc3(fc2(relu(fc1(x))))); }
+  } linears;
+  expect_joined(linears, randn({5, 20}), "int8_linear", 3, 1);
+  struct Convs : nn::Module {  // of other numbers of outputs than the epilogue takes
+    nn::Conv2d& conv1 = add<nn::Conv2d>("conv1", {.in = 3, .out = 12, .kernel = 3});
+    nn::Conv2d& conv2 = add<nn::Conv2d>("conv2", {.in = 12, .out = 10, .kernel = 3});
+    Tensor forward(const Tensor& x) override { return relu(conv2(relu(conv1(x)))); }
+  } convs;
+  expect_joined(convs, randn({2, 3, 9, 9}), "int8_conv2d", 2, 1);
+}
+
+TEST(FuseInt8, SparseLayersRoundForTheNext) {
+  manual_seed(6);
+  const NoGrad scope;
+  const auto pruned = [](const Shape& shape) {
+    const Shape mask{shape[0], shape[1]};
+    const Tensor kept = ge(rand({1, shape[1]}), 0.5).to(f32).expand(mask);
+    return SparseInt8Weight::quantize(
+        randn(shape) * (shape.rank() == 4 ? kept.reshape({shape[0], shape[1], 1, 1}) : kept), 8);
+  };
+  const QuantParams input{.scale = 0.03F, .zero_point = 128}, next{.scale = 0.1F, .zero_point = 7};
+  const SparseInt8Weight fc1 = pruned({16, 32}), fc2 = pruned({8, 16});
+  const SparseInt8Weight conv1 = pruned({16, 8, 3, 3}), conv2 = pruned({8, 16, 3, 3});
+  const auto linears = [&](const Tensor& x) {
+    const Tensor y = relu(sparse_int8_linear(quantize(x, input), input, fc1));
+    return sparse_int8_linear(quantize(y, next), next, fc2);
+  };
+  const auto convs = [&](const Tensor& x) {
+    const Tensor y = relu(sparse_int8_conv2d(quantize(x, input), input, conv1));
+    return relu(sparse_int8_conv2d(quantize(y, next), next, conv2));
+  };
+  const auto expect_launches = [](const auto& forward, const Tensor& x, const char* kernel) {
+    auto compiled = compile(forward);
+    const std::vector<float> eager = forward(x).template to_vector<float>();
+    EXPECT_EQ(compiled(x).template to_vector<float>(), eager);
+    EXPECT_EQ(compiled(x).template to_vector<float>(), eager);
+    const std::string explain = compiled.explain();
+    EXPECT_EQ(count_of(explain, kernel), 2) << explain;
+    EXPECT_EQ(count_of(explain, "relu"), 0) << explain;
+    EXPECT_EQ(count_of(explain, "quantize"), 1) << explain;
+  };
+  expect_launches(linears, randn({9, 32}), "sparse_int8_linear");
+  expect_launches(convs, randn({2, 8, 9, 9}), "sparse_int8_conv2d");
+  expect_launches(convs, randn({2, 8, 9, 9}).to(MemoryFormat::nhwc), "sparse_int8_conv2d");
+}
+
+TEST(FuseInt8, WhatOthersReadOfALayerIsKept) {
+  manual_seed(7);
+  struct Net : nn::Module {
+    nn::Linear& fc1 = add<nn::Linear>("fc1", {.in = 20, .out = 24});
+    nn::Linear& fc2 = add<nn::Linear>("fc2", {.in = 24, .out = 24});
+    Tensor forward(const Tensor& x) override {
+      const Tensor a = relu(fc1(x));
+      return fc2(a) + a;
+    }
+  } net;
+  expect_joined(net, randn({5, 20}), "int8_linear", 2, 2);  // ReLU joins, the rounding stays
+}
+
 /// As MobileNets have it.
 TEST(FuseInt8, AnInvertedResidual) {
   manual_seed(5);

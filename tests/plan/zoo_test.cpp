@@ -189,10 +189,13 @@ TEST(ZooPasses, EachDoesSomethingSomewhere) {
   named.insert("linear_grad");                               // fuse_linear_test
   named.insert("conv2d_relu");                               // fuse_conv_test
   named.insert("int8_conv2d_epilogue");                      // fuse_int8_test
-  named.insert("elide_copies");                              // elide_copies_test
-  named.insert("offload");                                   // offload_test
-  named.insert("overlap");                                   // overlap_test, data_parallel_test
-  named.insert("layer_norm_grad_add");                       // fuse_layer_norm_test
+  for (const char* layer :
+       {"int8_conv2d", "int8_linear", "sparse_int8_conv2d", "sparse_int8_linear"})
+    named.insert(std::string(layer) + "_output");  // fuse_int8_test
+  named.insert("elide_copies");                    // elide_copies_test
+  named.insert("offload");                         // offload_test
+  named.insert("overlap");                         // overlap_test, data_parallel_test
+  named.insert("layer_norm_grad_add");             // fuse_layer_norm_test
   for (const Case& c : cases())
     for (const PassNames& passes : {c.f64_passes, c.f32_passes})
       named.insert(passes.begin(), passes.end());
