@@ -40,7 +40,7 @@ struct Tiles {
     for (int64_t t = begin; t < end; ++t, v += k.c) {
       const Position p = of(t);
       const int64_t y = p.y - k.a.top, x = p.x - k.a.left;
-      const wino::Patch patch(y, x, k.h, k.w, kIn);
+      const cpu::Patch patch(y, x, k.h, k.w, kIn);
       const float* const from = k.x + ((p.image * k.h + y) * k.w + x) * k.c;
       const auto to = wino::Transformed::rows(v, step, k.c);
       if (patch.whole(kIn))
@@ -55,7 +55,7 @@ struct Tiles {
                       int64_t step) const {
     for (int64_t t = begin; t < end; ++t, m += count) {
       const Position p = of(t);
-      const wino::Patch patch(p.y, p.x, k.oh, k.ow, kOut);
+      const cpu::Patch patch(p.y, p.x, k.oh, k.ow, kOut);
       const int64_t to = ((p.image * k.oh + p.y) * k.ow + p.x) * k.o + at;
       if (patch.whole(kOut) && !k.residual)
         finish<true, false>(m, step, count, at, to, patch);
@@ -68,7 +68,7 @@ struct Tiles {
 
   template <bool kWhole, bool kResidual>
   HWY_INLINE void finish(const float* m, int64_t step, int64_t count, int64_t at, int64_t to,
-                         const wino::Patch& patch) const {
+                         const cpu::Patch& patch) const {
     const TagF d;
     const float low = static_cast<float>(k.a.low), high = static_cast<float>(k.a.high);
     for (int64_t c = 0; c < count; c += kLanes) {
