@@ -10,6 +10,8 @@
 namespace brim {
 namespace {
 
+thread_local constinit Device scope_device;  // default_device()
+
 DeviceKind parse_kind(std::string_view text) {
   if (text == "cpu") return DeviceKind::cpu;
   if (text == "cuda" || text == "gpu") return DeviceKind::cuda;
@@ -79,6 +81,17 @@ std::vector<Device> Device::list(std::string_view text) {
 std::string Device::str() const {
   return is_cpu() && index == 0 ? "cpu" : fmt::format("{}:{}", name(kind), index);
 }
+
+Device default_device() { return scope_device; }
+
+DeviceScope::DeviceScope(Device device) : outer_(scope_device) {
+  BRIM_CHECK(device.available(), DeviceError,
+             "[DeviceScope] {} is not available; there are {} devices of its kind (try_gpu() falls "
+             "back to the CPU)",
+             device.str(), Device::count(device.kind));
+  scope_device = device;
+}
+DeviceScope::~DeviceScope() { scope_device = outer_; }
 
 Device try_gpu(int index) {
   const Device gpu = Device::cuda(index);

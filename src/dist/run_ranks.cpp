@@ -24,6 +24,7 @@ class Modes {
     const GradMode grad(grad_);
     const Autocast autocast(dtype_);
     const Tf32 tf32(tf32_);
+    const DeviceScope device(device_);
     std::optional<AnomalyMode> anomaly;
     if (anomaly_) anomaly.emplace();
     f();
@@ -32,6 +33,7 @@ class Modes {
  private:
   const bool grad_ = grad_enabled(), tf32_ = Tf32::allowed(), anomaly_ = backend::anomaly_mode;
   const DType dtype_ = Autocast::current();
+  const Device device_ = default_device();
 };
 
 bool is_of_others(const std::exception_ptr& error) {

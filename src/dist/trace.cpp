@@ -44,10 +44,10 @@ struct Head {
 void send_events(ProcessGroup& group, const diag::Trace& trace, const diag::TraceProcess& process) {
   const auto send_piece = [&](std::string_view piece) {
     const auto bytes = static_cast<int64_t>(piece.size());
-    send(group, Tensor::from({bytes}, {1}), 0);
+    send(group, Tensor::from({bytes}, {1}, Device::cpu()), 0);
     if (bytes == 0) return;
     const auto* first = reinterpret_cast<const uint8_t*>(piece.data());
-    send(group, Tensor::from(std::span(first, piece.size()), {bytes}), 0);
+    send(group, Tensor::from(std::span(first, piece.size()), {bytes}, Device::cpu()), 0);
   };
   trace.write_events(
       [&](std::string_view piece) {
@@ -60,7 +60,7 @@ void send_events(ProcessGroup& group, const diag::Trace& trace, const diag::Trac
 
 void receive_events(ProcessGroup& group, int from, const diag::TraceSink& sink) {
   while (true) {
-    Tensor size = Tensor::from({int64_t{0}}, {1});
+    Tensor size = Tensor::from({int64_t{0}}, {1}, Device::cpu());
     receive(group, size, from);
     const int64_t bytes = size.item<int64_t>();
     BRIM_CHECK(bytes >= 0 && bytes <= kMostBytes, DistError,
@@ -78,11 +78,11 @@ void receive_events(ProcessGroup& group, int from, const diag::TraceSink& sink) 
 double clock_difference(ProcessGroup& group, int rank) {
   constexpr int kRounds = 20;
   double quickest = 1e9, difference = 0;
-  Tensor time = Tensor::from({0.0}, {1});
+  Tensor time = Tensor::from({0.0}, {1}, Device::cpu());
   for (int round = 0; round < kRounds; ++round) {
     if (group.rank() == 0) {
       receive(group, time, rank);
-      send(group, Tensor::from({steady_seconds()}, {1}), rank);
+      send(group, Tensor::from({steady_seconds()}, {1}, Device::cpu()), rank);
       continue;
     }
     const double sent = steady_seconds();

@@ -53,7 +53,7 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, d
              norm_type);
   const NoGrad guard;
   std::vector<OnDevice> groups = gradients("clip_grad_norm_", parameters);
-  if (groups.empty()) return zeros({});
+  if (groups.empty()) return zeros({}, {.device = Device::cpu()});
   const Device first = groups.front().device;
   const DType dtype = groups.front().grads.front().dtype();
   const auto norm_of = [&](Device device, const std::vector<Tensor>& tensors) {

@@ -105,7 +105,7 @@ void GradScaler::update() {
 double GradScaler::get_scale() const { return scale_.item(); }
 
 StateDict GradScaler::state_dict() const {
-  const auto number = [](double v) { return Tensor::from<double>({v}, {}); };
+  const auto number = [](double v) { return Tensor::from<double>({v}, {}, Device::cpu()); };
   return {{"scale", number(get_scale())},
           {"growth_factor", number(options_.growth_factor)},
           {"backoff_factor", number(options_.backoff_factor)},

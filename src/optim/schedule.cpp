@@ -140,8 +140,9 @@ void Schedule::step() {
 }
 
 StateDict Schedule::state_dict() const {
-  return {{"step", Tensor::from<int64_t>({step_}, {})},
-          {"base_lr", Tensor::from<double>(base_, {static_cast<int64_t>(base_.size())})}};
+  return {{"step", Tensor::from<int64_t>({step_}, {}, Device::cpu())},
+          {"base_lr",
+           Tensor::from<double>(base_, {static_cast<int64_t>(base_.size())}, Device::cpu())}};
 }
 
 void Schedule::load_state_dict(const StateDict& state) {

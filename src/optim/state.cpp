@@ -14,7 +14,7 @@ StateDict Optimizer::state_dict() const {
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (const Field& field : all_fields(g))
       state[fmt::format("group.{}.{}", g, field.name)] =
-          Tensor::from<double>({option(field.name, g)}, {});
+          Tensor::from<double>({option(field.name, g)}, {}, Device::cpu());
     const std::vector<const char*> names = state_names(g);
     Tensor read;  // many parameters share their count of skipped steps
     int64_t skipped = 0;
@@ -29,7 +29,7 @@ StateDict Optimizer::state_dict() const {
       const bool has_begun = p.steps != skipped || (p.steps == 0 && !p.state.empty());
       if (!has_begun) continue;
       const std::string prefix = "state." + p.name + ".";
-      state[prefix + "step"] = Tensor::from<int64_t>({p.steps - skipped}, {});
+      state[prefix + "step"] = Tensor::from<int64_t>({p.steps - skipped}, {}, Device::cpu());
       for (size_t k = 0; k < p.state.size(); ++k) state[prefix + names[k]] = p.state[k];
     }
   }

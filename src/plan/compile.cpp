@@ -43,10 +43,11 @@ struct Signature {
   bool gradients;
   DType autocast;
   bool tf32;
+  Device made_on;  // what names no device
 
   bool fits(std::span<const Tensor> tensors) const {
     if (modes != nn::training_modes() || gradients != grad_enabled() ||
-        autocast != Autocast::current() || tf32 != Tf32::allowed() ||
+        autocast != Autocast::current() || tf32 != Tf32::allowed() || made_on != default_device() ||
         tensors.size() != inputs.size())
       return false;
     for (size_t i = 0; i < tensors.size(); ++i)
@@ -58,7 +59,12 @@ struct Signature {
 };
 
 Signature signature_of(std::span<const Tensor> tensors) {
-  Signature s{{}, nn::training_modes(), grad_enabled(), Autocast::current(), Tf32::allowed()};
+  Signature s{{},
+              nn::training_modes(),
+              grad_enabled(),
+              Autocast::current(),
+              Tf32::allowed(),
+              default_device()};
   for (const Tensor& t : tensors) s.inputs.push_back({t.shape(), t.dtype(), t.device()});
   return s;
 }

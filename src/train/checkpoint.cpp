@@ -53,7 +53,7 @@ template <class T>
 Checkpoint::State number_state(T& value) {
   return {.save =
               [&value] {
-                return StateDict{{"", Tensor::from<T>({value}, {})}};
+                return StateDict{{"", Tensor::from<T>({value}, {}, Device::cpu())}};
               },
           .load =
               [&value](const StateDict& state) {
@@ -297,8 +297,9 @@ void Checkpoint::add(const std::string& name, optim::GradScaler& scaler) {
 void Checkpoint::add(const std::string& name, Generator& generator) {
   const auto save = [&generator] {
     const RandomKey key = generator.state();
-    return StateDict{{"seed", Tensor::from<int64_t>({std::bit_cast<int64_t>(key.seed)}, {})},
-                     {"offset", Tensor::from<int64_t>({std::bit_cast<int64_t>(key.offset)}, {})}};
+    return StateDict{
+        {"seed", Tensor::from<int64_t>({std::bit_cast<int64_t>(key.seed)}, {}, Device::cpu())},
+        {"offset", Tensor::from<int64_t>({std::bit_cast<int64_t>(key.offset)}, {}, Device::cpu())}};
   };
   const auto load = [&generator](const StateDict& state) {
     const auto number = [&](const char* what) {

@@ -37,7 +37,7 @@ std::map<std::string, std::string> loader_texts(const data::Loader& loader) {
 StateDict text_state(const std::string& text) {
   const auto* const bytes = reinterpret_cast<const uint8_t*>(text.data());
   const std::vector<uint8_t> copy(bytes, bytes + text.size());
-  return {{"", Tensor::from(copy, {static_cast<int64_t>(copy.size())})}};
+  return {{"", Tensor::from(copy, {static_cast<int64_t>(copy.size())}, Device::cpu())}};
 }
 
 std::string text_of(const Tensor& text) {
@@ -50,7 +50,7 @@ std::string text_of(const Tensor& text) {
 StateDict loader_state(const data::Loader& loader, const LoopPosition& at) {
   StateDict state;
   for (const auto& [what, now] : loader_numbers(loader))
-    state[what] = Tensor::from<int64_t>({now}, {});
+    state[what] = Tensor::from<int64_t>({now}, {}, Device::cpu());
   for (const auto& [what, now] : loader_texts(loader)) state[what] = text_state(now).at("");
   if (loader.is_iterable()) state["state"] = text_state(loader.state(at.epoch, at.batch)).at("");
   return state;

@@ -47,7 +47,7 @@ StateDict scaler_state(const Json& json, const std::string& path) {
   for (const auto& [name, value] : at->items()) {
     BRIM_CHECK(value.is_number(), FileError,
                "[checkpoint] {} has no valid 'scaler'; the checkpoint is damaged", path);
-    scaler[name] = Tensor::from<double>({value.get<double>()}, {});
+    scaler[name] = Tensor::from<double>({value.get<double>()}, {}, Device::cpu());
   }
   return scaler;
 }

@@ -52,6 +52,25 @@ struct Device {
   friend constexpr bool operator==(const Device&, const Device&) = default;
 };
 
+/// Where tensors are made, and modules' parameters, if no device is named: the device of this
+/// thread's innermost DeviceScope, the CPU outside of any.
+Device default_device();
+
+/// In this scope, and on this thread, what names no device is made on `device`: tensors of creation
+/// ops and Tensor::from(), parameters of modules, as in a block of TensorFlow's tf.device() or of
+/// an MXNet context. Scopes nest. A device that is named wins, and no tensor moves. Throws
+/// DeviceError for a device that is not available.
+class DeviceScope {
+ public:
+  explicit DeviceScope(Device device);
+  ~DeviceScope();
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  const Device outer_;
+};
+
 /// The i-th GPU if there is one, else the CPU (d2l.ai, section 6.7).
 Device try_gpu(int index = 0);
 /// All GPUs, or the CPU alone if there is none.

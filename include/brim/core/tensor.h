@@ -36,7 +36,7 @@ enum class MemoryFormat : uint8_t { nchw, nhwc, chwn };
 /// How a new tensor is made: `zeros({2, 3}, {.dtype = f64, .device = "cuda:0"})`.
 struct TensorOptions {
   DType dtype = DType::f32;
-  Device device = {};
+  Device device = default_device();
   bool requires_grad = false;
 };
 
@@ -76,19 +76,22 @@ class Tensor {
   static Tensor empty_pinned(const Shape& shape, DType dtype, DeviceKind kind);
   /// Row-major values copied from host memory. Throws ShapeError when counts differ.
   template <class T>
-  static Tensor from(std::span<const T> values, const Shape& shape, Device device = {}) {
+  static Tensor from(std::span<const T> values, const Shape& shape,
+                     Device device = default_device()) {
     return from_host(values.data(), static_cast<int64_t>(values.size()), dtype_of<T>, shape,
                      device);
   }
   template <class T>
-  static Tensor from(const std::vector<T>& values, const Shape& shape, Device device = {}) {
+  static Tensor from(const std::vector<T>& values, const Shape& shape,
+                     Device device = default_device()) {
     if constexpr (std::is_same_v<T, bool>)  // packed bits
       return from_bits(values, shape, device);
     else
       return from(std::span<const T>(values), shape, device);
   }
   template <class T>
-  static Tensor from(std::initializer_list<T> values, const Shape& shape, Device device = {}) {
+  static Tensor from(std::initializer_list<T> values, const Shape& shape,
+                     Device device = default_device()) {
     return from(std::span<const T>(values.begin(), values.size()), shape, device);
   }
 

@@ -124,9 +124,10 @@ using GroupPtr = std::shared_ptr<ProcessGroup>;
 std::vector<GroupPtr> local_groups(int size, const GroupOptions& options = {});
 /// Calls `rank` with all of them at the same time: with the first one here, with each other one in
 /// a thread of its own, whose random numbers begin where this thread's are and which has its modes
-/// (GradMode, Autocast, AnomalyMode, Tf32). Returns when all have. A rank that throws ends its
-/// group; one that returns while others wait for it is noticed after GroupOptions::timeout. Throws
-/// what a rank threw by itself, and no DistError that others got because of it.
+/// (GradMode, Autocast, AnomalyMode, Tf32, DeviceScope). Returns when all have. A rank that throws
+/// ends its group; one that returns while others wait for it is noticed after
+/// GroupOptions::timeout. Throws what a rank threw by itself, and no DistError that others got
+/// because of it.
 void run_ranks(const std::vector<GroupPtr>& groups, const std::function<void(ProcessGroup&)>& rank);
 
 // --- collectives. Tensors live on one device, in any dtype that ops compute with

@@ -28,7 +28,7 @@ class MultiheadAttention : public Module {
     int64_t key_dim = 0;    ///< features of keys; 0: dim
     int64_t value_dim = 0;  ///< features of values; 0: dim
     DType dtype = DType::f32;
-    Device device = {};
+    Device device = default_device();
   };
   explicit MultiheadAttention(Options options);
   /// Of a sequence to itself. x: (N, L, dim) or (L, dim).

@@ -22,7 +22,7 @@ class CifarResNet : public Module {
     int depth = 20;  ///< 6 n + 2
     int64_t classes = 10;
     DType dtype = DType::f32;
-    Device device = {};
+    Device device = default_device();
   };
   /// Throws ValueError for another depth.
   explicit CifarResNet(Options options);

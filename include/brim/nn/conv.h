@@ -26,7 +26,7 @@ class Conv2d : public Module {
     int64_t groups = 1;
     bool bias = true;
     DType dtype = DType::f32;
-    Device device = {};
+    Device device = default_device();
   };
   explicit Conv2d(Options options);
   Tensor forward(const Tensor& x) override;
@@ -73,7 +73,7 @@ class Conv1d : public Module {
     int64_t groups = 1;
     bool bias = true;
     DType dtype = DType::f32;
-    Device device = {};
+    Device device = default_device();
   };
   explicit Conv1d(Options options);
   Tensor forward(const Tensor& x) override;
@@ -101,7 +101,7 @@ class ConvTranspose2d : public Module {
     int64_t groups = 1;
     bool bias = true;
     DType dtype = DType::f32;
-    Device device = {};
+    Device device = default_device();
   };
   explicit ConvTranspose2d(Options options);
   Tensor forward(const Tensor& x) override;

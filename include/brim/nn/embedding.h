@@ -16,7 +16,7 @@ class Embedding : public Module {
     int64_t dim = 0;
     std::optional<int64_t> padding_idx = {};
     DType dtype = DType::f32;
-    Device device = {};
+    Device device = default_device();
   };
   explicit Embedding(Options options);
   Tensor forward(const Tensor& ids) override;

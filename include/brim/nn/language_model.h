@@ -24,7 +24,7 @@ class TransformerLanguageModel : public Module {
     int64_t layers = 3;
     double dropout = 0.0;
     DType dtype = DType::f32;
-    Device device = {};
+    Device device = default_device();
   };
   explicit TransformerLanguageModel(Options options);
   Tensor forward(const Tensor& x) override;

@@ -20,7 +20,7 @@ class Linear : public Module {
     int64_t out = 0;
     bool bias = true;
     DType dtype = DType::f32;
-    Device device = {};
+    Device device = default_device();
   };
   explicit Linear(Options options);
   Tensor forward(const Tensor& x) override;

@@ -16,7 +16,7 @@ class Mlp : public Module {
     int64_t hidden = 128;
     int64_t out = 1;
     DType dtype = DType::f32;
-    Device device = {};
+    Device device = default_device();
   };
   explicit Mlp(Options options);
   Tensor forward(const Tensor& x) override;

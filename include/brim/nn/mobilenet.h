@@ -19,7 +19,7 @@ class InvertedResidual : public Module {
     int64_t stride = 1;     ///< 1 or 2
     int64_t expansion = 6;  ///< 1: without the first convolution
     DType dtype = DType::f32;
-    Device device = {};
+    Device device = default_device();
   };
   /// Throws ValueError for options out of range.
   explicit InvertedResidual(Options options);
@@ -39,7 +39,7 @@ class MobileNetV2 : public Module {
     double width = 1;  ///< factor of the channels, which are rounded to multiples of 8
     double dropout = 0.2;
     DType dtype = DType::f32;
-    Device device = {};
+    Device device = default_device();
   };
   /// Throws ValueError for options out of range.
   explicit MobileNetV2(Options options);

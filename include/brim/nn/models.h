@@ -17,7 +17,7 @@ struct ModelOptions {
   int64_t classes = 10;  ///< or whatever else it puts out: labels, numbers, tokens
   Shape input = {};      ///< of one x, where the network must know; of rank 0: not said
   DType dtype = DType::f32;
-  Device device = {};
+  Device device = default_device();
 };
 
 /// The network of PyTorch's CIFAR-10 tutorial. x: (N, 3, 32, 32) -> logits (N, classes). Parameters

@@ -21,7 +21,7 @@ class BatchNorm2d : public Module {
     bool affine = true;               ///< false: no weight and bias
     bool track_running_stats = true;  ///< false: the batch's statistics in eval too
     DType dtype = DType::f32;
-    Device device = {};
+    Device device = default_device();
   };
   explicit BatchNorm2d(Options options);
   Tensor forward(const Tensor& x) override;
@@ -62,7 +62,7 @@ class LayerNorm : public Module {
     bool affine = true;
     bool bias = true;  ///< false: a weight alone
     DType dtype = DType::f32;
-    Device device = {};
+    Device device = default_device();
   };
   explicit LayerNorm(Options options);
   Tensor forward(const Tensor& x) override;
@@ -82,7 +82,7 @@ class RMSNorm : public Module {
     std::optional<double> eps = {};  ///< unless given the precision of f32, or of f64 for that
     bool affine = true;
     DType dtype = DType::f32;
-    Device device = {};
+    Device device = default_device();
   };
   explicit RMSNorm(Options options);
   Tensor forward(const Tensor& x) override;
@@ -103,7 +103,7 @@ class GroupNorm : public Module {
     double eps = 1e-5;
     bool affine = true;
     DType dtype = DType::f32;
-    Device device = {};
+    Device device = default_device();
   };
   explicit GroupNorm(Options options);
   Tensor forward(const Tensor& x) override;

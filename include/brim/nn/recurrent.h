@@ -16,7 +16,7 @@ struct RecurrentOptions {
   double dropout = 0;        ///< in training, of what each layer but the last gives the next
   bool bidirectional = false;
   DType dtype = DType::f32;
-  Device device = {};
+  Device device = default_device();
 };
 
 /// What LSTM and GRU share. For layer k: weight_ih_lk (G hidden, in; behind the first layer D

@@ -19,7 +19,7 @@ struct ResidualOptions {
   int64_t in = 0, channels = 0;
   int64_t stride = 1;
   DType dtype = DType::f32;
-  Device device = {};
+  Device device = default_device();
 };
 
 /// relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)), of two 3x3 convolutions. The shortcut is x
@@ -71,7 +71,7 @@ class ResNet : public Module {
     int64_t classes = 1000;
     Stem stem = Stem::imagenet;
     DType dtype = DType::f32;
-    Device device = {};
+    Device device = default_device();
   };
   /// The blocks of each of the four layers. Throws ValueError for another depth.
   static std::array<int64_t, 4> blocks(int depth);

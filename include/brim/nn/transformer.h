@@ -20,7 +20,7 @@ struct TransformerLayerOptions {
   bool norm_first = false;  ///< norms before attention and linear layers, not behind the residuals
   bool bias = true;
   DType dtype = DType::f32;
-  Device device = {};
+  Device device = default_device();
 };
 
 /// Self-attention, then two linear layers with an activation between them, both with a residual.

@@ -14,7 +14,7 @@ struct UNetOptions {
   int64_t width = 64;  ///< channels at full size; twice as many at each half of it
   int64_t depth = 4;   ///< how often the size is halved
   DType dtype = DType::f32;
-  Device device = {};
+  Device device = default_device();
 };
 
 /// A U-Net (Ronneberger et al., "U-Net: Convolutional networks for biomedical image segmentation",

@@ -23,7 +23,7 @@ class Vgg : public Module {
     int64_t classes = 1000;
     double dropout = 0.5;
     DType dtype = DType::f32;
-    Device device = {};
+    Device device = default_device();
   };
   /// Convolutions of each stage. Throws ValueError for another depth.
   static std::vector<int> convolutions(int depth);

@@ -33,7 +33,7 @@ class GradScaler {
  public:
   using Options = GradScalerOptions;
   /// Parameters live on `device`. Throws ValueError for options out of range.
-  explicit GradScaler(Device device = {}, Options options = {});
+  explicit GradScaler(Device device = default_device(), Options options = {});
 
   /// The loss times the scale, in f32 at least.
   Tensor scale(const Tensor& loss) const;

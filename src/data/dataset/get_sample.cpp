@@ -5,6 +5,7 @@
 namespace brim::data {
 
 void get_sample(const Dataset& data, int64_t i, Sample& out) {
+  const DeviceScope host(Device::cpu());  // whatever scope the caller is in
   SampleAccess::is_from(out, data, i);
   read_named([&] { return data.describe(i); },
              [&] {

@@ -176,6 +176,7 @@ void Epoch::Pipeline::fill(int64_t number, Slot& slot, Scratch& scratch) noexcep
   scratch.reading = scratch.decoding = scratch.augmenting = scratch.copies = 0;
   scratch.iterable.augmenting = 0;
   const uint64_t begin = diag::ticks();
+  const DeviceScope host(Device::cpu());  // for samples, in whichever thread they are made
   try {
     slot.memory.finish_copies();
     scratch.copies = diag::ticks() - begin;

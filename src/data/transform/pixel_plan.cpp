@@ -18,7 +18,8 @@ Tensor to_tensor(const PixelImage& image, const Transform& transform, uint64_t k
   return std::visit(
       [&]<class T>(const BasicImage<T>& pixels) {
         const BasicWindow<T> window = plan.place(BasicImageView<T>(pixels), random, buffers);
-        Tensor out = Tensor::empty({plan.channels(), window.box.height, window.box.width});
+        Tensor out = Tensor::empty({plan.channels(), window.box.height, window.box.width}, f32,
+                                   Device::cpu());
         plan.write(window, out.data<float>());
         return out;
       },

@@ -125,7 +125,7 @@ Tensor to_tensor(const ImageView& image, const Transform& transform, uint64_t ke
   BRIM_CHECK(image.shape.channels == 3, ShapeError,
              "[to_tensor] a picture of {} channels; expected 3 (RGB)", image.shape.channels);
   const ImageShape shape = plan.output_shape(image.shape);
-  Tensor out = Tensor::empty({shape.channels, shape.height, shape.width});
+  Tensor out = Tensor::empty({shape.channels, shape.height, shape.width}, f32, Device::cpu());
   TransformScratch scratch;
   plan.apply(image, key, {.shape = shape, .floats = out.data<float>()}, scratch);
   return out;
