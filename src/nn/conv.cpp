@@ -10,7 +10,10 @@ int64_t least(Pair p) { return std::min(p.h, p.w); }
 
 template <class Options>
 const Options& checked(const char* layer, const Options& o) {
-  check_positive(layer, "in", o.in);
+  if constexpr (std::is_same_v<Options, Conv2d::Options>)
+    check_in_or_inferred(layer, o.in);
+  else
+    check_positive(layer, "in", o.in);
   check_positive(layer, "out", o.out);
   check_positive(layer, "groups", o.groups);
   check_positive(layer, "kernel", least(o.kernel));
@@ -25,7 +28,8 @@ const Options& checked(const char* layer, const Options& o) {
 
 template <class Options>
 std::string described(const Options& o, Pair output_padding = 0) {
-  std::string text = fmt::format("in={}, out={}, kernel={}", o.in, o.out, pair_str(o.kernel));
+  std::string text =
+      fmt::format("in={}, out={}, kernel={}", in_str(o.in), o.out, pair_str(o.kernel));
   if (o.stride != 1) text += ", stride=" + pair_str(o.stride);
   if (o.padding != 0) text += ", padding=" + pair_str(o.padding);
   if (output_padding != 0) text += ", output_padding=" + pair_str(output_padding);
@@ -39,17 +43,45 @@ void check_one_group(const char* what, const Conv2d::Options& o) {
              what, o.groups);
 }
 
+Tensor weight_of(const Conv2d::Options& o) {
+  return o.in == 0
+             ? Tensor()
+             : Tensor::empty({o.out, o.in / o.groups, o.kernel.h, o.kernel.w}, o.dtype, o.device);
+}
+
+Tensor bias_of(const Conv2d::Options& o) {
+  return o.in == 0 || !o.bias ? Tensor() : Tensor::empty({o.out}, o.dtype, o.device);
+}
+
 }  // namespace
 
 Conv2d::Conv2d(Options o)
-    : own_(checked("Conv2d", o)),
-      weight(parameter("weight", Tensor::empty({o.out, o.in / o.groups, o.kernel.h, o.kernel.w},
-                                               o.dtype, o.device))),
-      bias(parameter("bias", o.bias ? Tensor::empty({o.out}, o.dtype, o.device) : Tensor())) {
-  init_weight_and_bias(weight, bias);
+    : weight(parameter("weight", weight_of(checked("Conv2d", o)))),
+      bias(parameter("bias", bias_of(o))),
+      options_(o) {
+  if (o.in == 0)
+    defer_parameters({.dtype = o.dtype, .device = o.device});
+  else
+    init_weight_and_bias(weight, bias);
+}
+
+void Conv2d::infer_sizes(const Tensor& x) {
+  BRIM_CHECK(x.rank() == 4 && x.size(1) > 0, ShapeError,
+             "[Conv2d] x is {}; (N, C, H, W) is expected, where C is inferred", x.shape().str());
+  make_deferred([&](const DeferredParameters& how) {
+    Options o = options_;
+    o.in = x.size(1);
+    o.dtype = how.dtype;
+    o.device = how.device;
+    weight = weight_of(checked("Conv2d", o));
+    bias = bias_of(o);
+    init_weight_and_bias(weight, bias);
+    options_ = o;
+  });
 }
 
 Tensor Conv2d::forward(const Tensor& x) {
+  if (deferred_parameters()) infer_sizes(x);
   const Conv2dOptions how = convolution_of(options);
   const auto dense = [&](const Tensor& some) { return conv2d(some, weight, bias, how); };
   if (int8_ && int8_->serves(x, weight)) return int8_->conv2d(x, bias, how);
@@ -70,9 +102,9 @@ void Conv2d::replace(const Tensor& new_weight, const Tensor& new_bias) {
       ShapeError, "[Conv2d] {} is no weight to replace one of {}, or its bias is none",
       new_weight.shape().str(), weight.shape().str());
   use_dense();
-  own_.out = new_weight.size(0);
-  if (is_depthwise) own_.groups = own_.out;
-  own_.in = new_weight.size(1) * own_.groups;
+  options_.out = new_weight.size(0);
+  if (is_depthwise) options_.groups = options_.out;
+  options_.in = new_weight.size(1) * options_.groups;
   weight = new_weight;
   bias = new_bias;
 }

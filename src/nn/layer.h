@@ -19,6 +19,14 @@ inline void check_positive(const char* layer, const char* option, int64_t value)
   BRIM_CHECK(value > 0, ValueError, "[{}] {} is {}; it must be 1 or more", layer, option, value);
 }
 
+inline void check_in_or_inferred(const char* layer, int64_t in) {
+  BRIM_CHECK(in >= 0, ValueError,
+             "[{}] in is {}; it must be 1 or more, or 0 to be inferred at the first call", layer,
+             in);
+}
+
+inline std::string in_str(int64_t in) { return in == 0 ? "inferred" : std::to_string(in); }
+
 inline std::string pair_str(Pair p) {
   return p.h == p.w ? std::to_string(p.h) : fmt::format("({}, {})", p.h, p.w);
 }

@@ -8,21 +8,49 @@ namespace brim::nn {
 namespace {
 
 const Linear::Options& checked(const Linear::Options& o) {
-  check_positive("Linear", "in", o.in);
+  check_in_or_inferred("Linear", o.in);
   check_positive("Linear", "out", o.out);
   return o;
+}
+
+Tensor weight_of(const Linear::Options& o) {
+  return o.in == 0 ? Tensor() : Tensor::empty({o.out, o.in}, o.dtype, o.device);
+}
+
+Tensor bias_of(const Linear::Options& o) {
+  return o.in == 0 || !o.bias ? Tensor() : Tensor::empty({o.out}, o.dtype, o.device);
 }
 
 }  // namespace
 
 Linear::Linear(Options o)
-    : own_(checked(o)),
-      weight(parameter("weight", Tensor::empty({o.out, o.in}, o.dtype, o.device))),
-      bias(parameter("bias", o.bias ? Tensor::empty({o.out}, o.dtype, o.device) : Tensor())) {
-  init_weight_and_bias(weight, bias);
+    : weight(parameter("weight", weight_of(checked(o)))),
+      bias(parameter("bias", bias_of(o))),
+      options_(o) {
+  if (o.in == 0)
+    defer_parameters({.dtype = o.dtype, .device = o.device});
+  else
+    init_weight_and_bias(weight, bias);
+}
+
+void Linear::infer_sizes(const Tensor& x) {
+  BRIM_CHECK(x.rank() > 0 && x.size(-1) > 0, ShapeError,
+             "[Linear] x is {}; its last size is the number of inputs, so it cannot be inferred",
+             x.shape().str());
+  make_deferred([&](const DeferredParameters& how) {
+    Options o = options_;
+    o.in = x.size(-1);
+    o.dtype = how.dtype;
+    o.device = how.device;
+    weight = weight_of(o);
+    bias = bias_of(o);
+    init_weight_and_bias(weight, bias);
+    options_ = o;
+  });
 }
 
 Tensor Linear::forward(const Tensor& x) {
+  if (deferred_parameters()) infer_sizes(x);
   const auto dense = [&](const Tensor& some) { return linear(some, weight, bias); };
   if (int8_ && int8_->serves(x, weight)) return int8_->linear(x, bias);
   if (!sparse_ || !sparse_->serves(x, weight)) return dense(x);
@@ -38,8 +66,8 @@ void Linear::replace(const Tensor& new_weight, const Tensor& new_bias) {
       ShapeError, "[Linear] {} is no weight to replace one of {}, or its bias is none",
       new_weight.shape().str(), weight.shape().str());
   use_dense();
-  own_.out = new_weight.size(0);
-  own_.in = new_weight.size(1);
+  options_.out = new_weight.size(0);
+  options_.in = new_weight.size(1);
   weight = new_weight;
   bias = new_bias;
 }
@@ -66,7 +94,7 @@ void Linear::use_dense() {
 }
 
 std::string Linear::options_str() const {
-  return fmt::format("in={}, out={}{}{}", options.in, options.out,
+  return fmt::format("in={}, out={}{}{}", in_str(options.in), options.out,
                      options.bias ? "" : ", bias=false", form_str(int8_, sparse_));
 }
 

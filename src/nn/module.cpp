@@ -16,6 +16,7 @@
 #include "core/check.h"
 #include "core/hash.h"
 #include "core/recording.h"
+#include "nn/eval_mode.h"
 #include "nn/modes.h"
 #include "nn/module_calls.h"
 
@@ -124,6 +125,37 @@ void Module::add_child(std::string name, std::unique_ptr<Module> child) {
   children_.emplace_back(std::move(name), std::move(child));
 }
 
+// --- parameters that wait for the first call
+
+void Module::defer_parameters(const DeferredParameters& how) {
+  deferred_ = std::make_unique<DeferredParameters>(how);
+}
+
+void Module::make_deferred(const std::function<void(const DeferredParameters& how)>& make) {
+  const RecordingPause pause;
+  const NoGrad guard;
+  make(*deferred_);
+  for (Entry& entry : tensors_)
+    if (entry.trained && entry.value.defined()) entry.value.set_requires_grad();
+  deferred_.reset();
+}
+
+void Module::check_parameters_made(const std::string& prefix) const {
+  BRIM_CHECK(!deferred_, ValueError,
+             "[{}] {} has no parameters yet: it infers its input size at the first call; call the "
+             "network once before, as net.initialize(sample), or give the layer .in",
+             kind(), prefix.empty() ? "it" : fmt::format("'{}'", prefix));
+  for (const auto& [name, child] : children_)
+    child->check_parameters_made(prefix.empty() ? name : prefix + "." + name);
+}
+
+Module& Module::initialize(const Tensor& sample) {
+  const EvalMode eval(*this);
+  const NoGrad guard;
+  (*this)(sample);
+  return *this;
+}
+
 // --- listing
 
 void Module::visit_tensors(const std::string& prefix,
@@ -150,7 +182,10 @@ NamedTensors Module::list(bool trained) const {
   return found;
 }
 
-NamedTensors Module::named_parameters() const { return list(true); }
+NamedTensors Module::named_parameters() const {
+  check_parameters_made();
+  return list(true);
+}
 NamedTensors Module::named_buffers() const { return list(false); }
 
 std::vector<Tensor> Module::parameters() const {
@@ -195,6 +230,9 @@ void Module::replace_all(const std::function<Tensor(const Tensor&)>& change) {
 }
 
 Module& Module::to(Device device) {
+  apply([&](Module& m) {
+    if (m.deferred_) m.deferred_->device = device;
+  });
   replace_all([&](const Tensor& t) { return t.to(device); });
   return *this;
 }
@@ -202,11 +240,15 @@ Module& Module::to(Device device) {
 Module& Module::to(DType dtype) {
   BRIM_CHECK(is_floating(dtype), DTypeError,
              "[{}] to({}): parameters are floating; choose f32 or f64", kind(), name(dtype));
+  apply([&](Module& m) {
+    if (m.deferred_) m.deferred_->dtype = dtype;
+  });
   replace_all([&](const Tensor& t) { return is_floating(t.dtype()) ? t.to(dtype) : t; });
   return *this;
 }
 
 Module& Module::to(MemoryFormat format) {
+  check_parameters_made();
   replace_all([&](const Tensor& t) { return t.rank() == 4 ? t.to(format) : t; });
   return *this;
 }
@@ -245,6 +287,7 @@ void Module::zero_grad(bool set_to_none) {
 // --- state
 
 StateDict Module::state_dict() const {
+  check_parameters_made();
   StateDict state;
   visit_tensors("", [&](const std::string& name, const Entry& entry) {
     state.emplace(name, entry.value.detach());
@@ -253,6 +296,7 @@ StateDict Module::state_dict() const {
 }
 
 LoadResult Module::load_state_dict(const StateDict& state, LoadOptions options) {
+  check_parameters_made();
   LoadResult result;
   std::vector<std::string> wrong;
   std::vector<std::pair<Tensor, Tensor>> copies;

@@ -13,11 +13,12 @@ class Int8Form;
 class SparseForm;
 
 /// conv2d(x, weight, bias). x: (N, in, H, W) -> (N, out, OH, OW). Weight (out, in / groups, KH, KW)
-/// and bias (out) begin uniform in +-1 / sqrt(in / groups * KH * KW).
+/// and bias (out) begin uniform in +-1 / sqrt(in / groups * KH * KW). Without `in`, the channels of
+/// x are it at the first call, which makes both (Module::initialize()).
 class Conv2d : public Module {
  public:
   struct Options {
-    int64_t in = 0;
+    int64_t in = 0;  ///< 0: inferred at the first call
     int64_t out = 0;
     Pair kernel = 0;
     Pair stride = 1;
@@ -43,11 +44,7 @@ class Conv2d : public Module {
   /// unless kernel, rank and bias are those of the layer.
   void replace(const Tensor& new_weight, const Tensor& new_bias = {});
 
- private:
-  Options own_;
-
- public:
-  const Options& options = own_;
+  const Options& options = options_;  ///< `in` is what was inferred, after the first call
   Tensor& weight;
   Tensor& bias;  ///< undefined without bias
 
@@ -55,6 +52,9 @@ class Conv2d : public Module {
   std::string options_str() const override;
 
  private:
+  void infer_sizes(const Tensor& x);
+
+  Options options_;
   std::shared_ptr<SparseForm> sparse_;
   std::shared_ptr<Int8Form> int8_;
 };

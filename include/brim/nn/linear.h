@@ -12,11 +12,12 @@ class Int8Form;
 class SparseForm;
 
 /// y = x W^T + b. x: (.., in) -> (.., out). Weight (out, in) and bias (out) begin uniform in
-/// +-1 / sqrt(in).
+/// +-1 / sqrt(in). Without `in`, x's last size is it at the first call, which makes both
+/// (Module::initialize()).
 class Linear : public Module {
  public:
   struct Options {
-    int64_t in = 0;
+    int64_t in = 0;  ///< 0: inferred at the first call
     int64_t out = 0;
     bool bias = true;
     DType dtype = DType::f32;
@@ -42,11 +43,7 @@ class Linear : public Module {
   /// those of the layer.
   void replace(const Tensor& new_weight, const Tensor& new_bias = {});
 
- private:
-  Options own_;
-
- public:
-  const Options& options = own_;
+  const Options& options = options_;  ///< `in` is what was inferred, after the first call
   Tensor& weight;
   Tensor& bias;  ///< undefined without bias
 
@@ -54,6 +51,9 @@ class Linear : public Module {
   std::string options_str() const override;
 
  private:
+  void infer_sizes(const Tensor& x);
+
+  Options options_;
   std::shared_ptr<SparseForm> sparse_;
   std::shared_ptr<Int8Form> int8_;
 };

@@ -32,6 +32,12 @@ struct LoadResult {
   std::vector<std::string> missing, unexpected;
 };
 
+/// Where a layer that infers an input size makes its parameters, at its first call.
+struct DeferredParameters {
+  DType dtype = DType::f32;
+  Device device = default_device();
+};
+
 /// True for modules that are made from an aggregate of options.
 template <class M>
 concept HasOptions = requires {
@@ -82,7 +88,15 @@ class Module {
   /// Registers a tensor that is saved and moved but not trained.
   Tensor& buffer(std::string name, Tensor value);
 
+  /// For networks with layers that infer their input size, as Linear({.out = 10}) and Conv2d do:
+  /// calls the network with `sample` once, in eval mode and without gradients, so that all
+  /// parameters are there. sample: what forward(x) takes, one sample is enough, on the device that
+  /// the layers are on. A first call as net(x) does the same, and trains.
+  Module& initialize(const Tensor& sample);
+
   // --- listing, in the order of registration. Dotted names lead through children: "conv1.weight".
+  // What lists, reads or lays out parameters throws ValueError while a layer has none yet because
+  // it infers its input size (initialize()); to(device) and to(dtype) say where they will be made.
   /// A tensor that is registered twice (tied weights) is listed once.
   NamedTensors named_parameters() const;
   NamedTensors named_buffers() const;
@@ -121,6 +135,15 @@ class Module {
   /// What str() shows in the brackets: "3, 6, kernel=(5, 5)".
   virtual std::string options_str() const { return {}; }
 
+  /// For a layer that infers an input size: its parameters are registered undefined, and made at
+  /// the first call.
+  void defer_parameters(const DeferredParameters& how);
+  /// Null once they are made, and for layers that never deferred them.
+  const DeferredParameters* deferred_parameters() const { return deferred_.get(); }
+  /// Makes them by `make`, outside of a step that is being recorded: parameters outlive it. Where
+  /// that throws they stay deferred.
+  void make_deferred(const std::function<void(const DeferredParameters& how)>& make);
+
   const std::vector<std::pair<std::string, std::unique_ptr<Module>>>& children() const {
     return children_;
   }
@@ -144,10 +167,12 @@ class Module {
   void visit_tensors(const std::string& prefix,
                      const std::function<void(const std::string&, const Entry&)>& visit) const;
   NamedTensors list(bool trained) const;
+  void check_parameters_made(const std::string& prefix = {}) const;
   void replace_all(const std::function<Tensor(const Tensor&)>& change);
 
   std::deque<Entry> tensors_;  // a deque: references handed out stay valid
   std::vector<std::pair<std::string, std::unique_ptr<Module>>> children_;
+  std::unique_ptr<DeferredParameters> deferred_;
   bool training_ = true;
   std::shared_ptr<Hooks> hooks_;
 };
