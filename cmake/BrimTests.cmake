@@ -272,6 +272,12 @@ if(BRIM_TESTS AND BRIM_PYTHON)
                 $<TARGET_FILE:docs_coming_from> docs/COMING_FROM.ko.md)
 endif()
 
+# Options that name only what differs compile without a warning.
+if(BRIM_TESTS)
+  brim_add_test(designated_options ${CMAKE_CXX_COMPILER} -std=c++20 -Wall -Wextra -Werror -fsyntax-only -I${PROJECT_SOURCE_DIR}/include
+                -I${PROJECT_BINARY_DIR}/generated tests/docs/designated_options.cpp)
+endif()
+
 # What cmake/BrimDefaults.cmake has ccache do.
 if(BRIM_TESTS AND BRIM_CCACHE AND NOT BRIM_SANITIZE)
   brim_add_test(ccache ${PROJECT_SOURCE_DIR}/tests/tools/ccache_test.sh ${CMAKE_CXX_COMPILER})

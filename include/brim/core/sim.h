@@ -17,12 +17,12 @@ struct SimOptions {
   int devices = 2;     ///< how many there are; may grow, but not shrink, once they are in use
   int64_t memory = 0;  ///< bytes of each; 0: as the profile says, 4 GiB without one. Fixed with the
                        ///< first allocation on a device
-  std::string profile;  ///< "t4", "v100", "l4", "a100", "h100", "h200" or a TOML file; empty: as
-                        ///< fast as it goes
-  double slowdown = 1;  ///< stretches all times of the profile, so that this machine keeps up
-  bool paced = true;    ///< false: work takes what it takes, and the profile is for forecasts alone
-  bool check = false;   ///< the stream checker: work that touches what another stream still uses
-                        ///< throws StreamError
+  std::string profile = {};  ///< "t4", "v100", "l4", "a100", "h100", "h200" or a TOML file; empty:
+                             ///< as fast as it goes
+  double slowdown = 1;       ///< stretches all times of the profile, so that this machine keeps up
+  bool paced = true;   ///< false: work takes what it takes, and the profile is for forecasts alone
+  bool check = false;  ///< the stream checker: work that touches what another stream still uses
+                       ///< throws StreamError
 };
 
 /// The options in force. Throws ValueError when the environment holds nonsense.

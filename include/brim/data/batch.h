@@ -16,8 +16,8 @@ namespace brim::data {
 
 /// A tensor of a batch, and what it is called.
 struct NamedTensor {
-  std::string name;
-  Tensor tensor;
+  std::string name = {};
+  Tensor tensor = {};
 };
 
 /// The tensors belong to whoever holds them: a slot's memory is used again only when nobody does,

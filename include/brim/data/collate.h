@@ -34,11 +34,11 @@ class Collated {
 using Collate = std::function<void(std::span<const Sample> samples, Collated& out)>;
 
 struct PadOptions {
-  double value = 0;                                    ///< that short samples are filled up with
-  std::vector<std::pair<std::string, double>> values;  ///< of fields that have another one
-  std::string of;  ///< the field whose lengths are told; "": the first that has axes
+  double value = 0;  ///< that short samples are filled up with
+  std::vector<std::pair<std::string, double>> values = {};  ///< of fields that have another one
+  std::string of = {};  ///< the field whose lengths are told; "": the first that has axes
   std::string lengths = "lengths";  ///< i64 (N), along its first axis; "": none
-  std::string mask;                 ///< bool (N, longest), true up to the length; "": none
+  std::string mask = {};            ///< bool (N, longest), true up to the length; "": none
   int64_t multiple_of = 1;          ///< of which the longest along each first axis is one
 };
 

@@ -38,7 +38,7 @@ struct ConvertOptions {
   bool overwrite = false;  ///< replace CIFAR-10 files that are already in the folder
   /// Called now and then from the calling thread. Returning false stops the conversion: Error is
   /// thrown and nothing is left behind.
-  std::function<bool(const ConvertProgress&)> progress;
+  std::function<bool(const ConvertProgress&)> progress = {};
 };
 
 struct ConvertResult {

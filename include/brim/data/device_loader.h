@@ -32,7 +32,7 @@ struct DeviceLoaderOptions {
   /// batch but the order of an epoch, once.
   bool resident = false;
   /// Told how much is uploaded; returning false ends it with an Error.
-  std::function<bool(double fraction)> progress;
+  std::function<bool(double fraction)> progress = {};
 };
 
 /// One pass over the samples. Move-only; going out of scope early stops the workers at once. A

@@ -19,11 +19,11 @@ struct GetProgress {
 
 struct GetOptions {
   /// Where to look first: the address of the folder that holds the set's files.
-  std::string mirror;
+  std::string mirror = {};
   /// Called now and then. Returning false stops with an Error; what came is kept.
-  std::function<bool(const GetProgress&)> progress;
+  std::function<bool(const GetProgress&)> progress = {};
   /// Told what went wrong with one address before the next one is tried.
-  std::function<void(const std::string&)> warn;
+  std::function<void(const std::string&)> warn = {};
 };
 
 /// "cifar10", "mnist" and "fashion-mnist".

@@ -37,7 +37,7 @@ using Image16 = BasicImage<uint16_t>;
 /// A picture of 8 or 16 bits and 1 (grey), 2 (grey and alpha), 3 (RGB) or 4 channels (RGB and
 /// alpha), as a file has them.
 struct PixelImage {
-  std::variant<Image, Image16> pixels;
+  std::variant<Image, Image16> pixels = {};
 
   int bits() const { return pixels.index() == 0 ? 8 : 16; }
   ImageShape shape() const {

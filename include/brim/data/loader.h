@@ -56,13 +56,13 @@ struct LoaderOptions {
   bool raw = false;
   /// Told of every choice of `workers` and `ahead`, a line each: by the constructor, and between
   /// batches by the thread that runs the loop.
-  std::function<void(const std::string&)> log;
+  std::function<void(const std::string&)> log = {};
   /// Which samples an epoch has, in which order; null: all of them once, as `shuffle` says.
-  std::shared_ptr<const Sampler> sampler;
+  std::shared_ptr<const Sampler> sampler = {};
   /// How samples become a batch; empty: they are stacked.
-  Collate collate;
+  Collate collate = {};
   /// Batches of samples of about one length.
-  std::optional<Buckets> buckets;
+  std::optional<Buckets> buckets = {};
 };
 
 /// One pass over the samples. Move-only; going out of scope early stops the workers at once.

@@ -21,7 +21,7 @@ namespace brim::data {
 
 struct PictureOptions {
   /// Random choices come from Sample::random(). RandomResizedCrop::scaled_decode has no effect.
-  Transform transform;
+  Transform transform = {};
   /// Of "x": 1 (grey), 2 (grey and alpha), 3 (RGB) or 4 (RGB and alpha), to which pictures are
   /// converted; 0: as the first picture has, and one with others cannot be read.
   int channels = 0;

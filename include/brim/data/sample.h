@@ -20,9 +20,9 @@ namespace brim::data {
 
 /// One field of a sample; `data` lies in row-major order and belongs to the sample.
 struct SampleField {
-  std::string name;
+  std::string name = {};
   DType dtype = DType::f32;
-  Shape shape;
+  Shape shape = {};
   void* data = nullptr;
 
   int64_t bytes() const { return shape.numel() * static_cast<int64_t>(size_of(dtype)); }

@@ -20,13 +20,14 @@ enum class Target : uint8_t {
 };
 
 struct CsvOptions {
-  std::vector<std::string> columns;  ///< those of "x", in this order; empty: all but the targets
-  std::vector<std::string> targets;  ///< those of "y"; empty: the last column
-  bool has_target = true;            ///< false: there is no "y"
+  std::vector<std::string> columns =
+      {};  ///< those of "x", in this order; empty: all but the targets
+  std::vector<std::string> targets = {};  ///< those of "y"; empty: the last column
+  bool has_target = true;                 ///< false: there is no "y"
   Target target = Target::automatic;
   /// Of the target, where they are known already, as from another table; a text that is none of
   /// them is an error. Needs Target::classes.
-  std::vector<std::string> classes;
+  std::vector<std::string> classes = {};
   char delimiter = ',';
   bool header = true;  ///< the first line names the columns; else they are "0", "1", ...
 };

@@ -66,8 +66,8 @@ struct Normalize {
 
 /// The whole way of a picture: the steps in order, then to float.
 struct Transform {
-  std::vector<TransformStep> steps;
-  Normalize normalize;
+  std::vector<TransformStep> steps = {};
+  Normalize normalize = {};
 };
 
 /// One picture as an f32 tensor (C, H, W) on the CPU. `key` chooses the random crops and flips.

@@ -22,7 +22,7 @@ struct VerifyOptions {
   int workers = -1;        ///< decoding threads; 0: the calling one; -1: one per available CPU
   int64_t listed = 10000;  ///< the most entries of VerifyReport::damage
   /// Called now and then from the calling thread. Returning false stops: Error is thrown.
-  std::function<bool(const VerifyProgress&)> progress;
+  std::function<bool(const VerifyProgress&)> progress = {};
 };
 
 /// A sample that cannot be decoded, or a split that cannot be opened.

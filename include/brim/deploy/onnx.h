@@ -19,7 +19,7 @@ namespace brim::deploy {
 struct OnnxOptions {
   /// Samples of a batch, where the file is to take no other number; else axis 0 of inputs is the
   /// dimension "batch", of any size.
-  std::optional<int64_t> batch;
+  std::optional<int64_t> batch = {};
   /// Inputs of layers in 8-bit integers are i8 with a zero point of 0, which is what TensorRT
   /// takes, instead of u8: where they were not around 0, their steps are up to twice as large, and
   /// results are no longer those of brim.
@@ -27,7 +27,7 @@ struct OnnxOptions {
   std::vector<std::string> inputs = {"input"};    ///< names, in order
   std::vector<std::string> outputs = {"output"};  ///< names, in order
   /// The model's metadata_props: what a program needs to know to use it.
-  std::map<std::string, std::string> metadata;
+  std::map<std::string, std::string> metadata = {};
 };
 
 /// What a file holds.

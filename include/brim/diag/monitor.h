@@ -72,7 +72,7 @@ struct MonitorSummary {
 struct MonitorOptions {
   double period = 1;  ///< seconds between two readings
   /// Called with each reading, by the monitor's thread or that of read_now(). Must not throw.
-  std::function<void(const Reading&)> sink;
+  std::function<void(const Reading&)> sink = {};
 };
 
 /// Reads sensors from its construction to its end. Time lost to lowered clocks is charged to the

@@ -13,8 +13,8 @@ namespace brim::diag {
 /// Where a process stands in the trace of several.
 struct TraceProcess {
   int number = 0;
-  std::string name;     ///< goes before those of its host and devices: "rank 1"
-  double later_us = 0;  ///< its recording began so much after the trace's time 0
+  std::string name = {};  ///< goes before those of its host and devices: "rank 1"
+  double later_us = 0;    ///< its recording began so much after the trace's time 0
 };
 
 /// Takes the pieces of a text, one after the other.

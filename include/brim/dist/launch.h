@@ -14,10 +14,10 @@ struct TcpOptions {
   int rank = 0;
   int size = 1;
   std::string address = "127.0.0.1";  ///< of rank 0's host: it listens there and nowhere else
-  std::vector<uint16_t> ports;        ///< rank 0 takes the first that is free
-  std::string token;                  ///< ranks with another one are turned away; up to 63 bytes
+  std::vector<uint16_t> ports = {};   ///< rank 0 takes the first that is free
+  std::string token = {};             ///< ranks with another one are turned away; up to 63 bytes
   double join_timeout = 60;           ///< seconds until all ranks have to be there
-  GroupOptions group;
+  GroupOptions group = {};
 };
 
 /// The group of the processes that call it with the same size, address, ports and token.

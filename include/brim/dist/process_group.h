@@ -41,7 +41,7 @@ struct GroupOptions {
   double heartbeat_timeout = 4;
   /// A folder in which a rank whose call fails writes `rank-N.json`: the error and its newest 1,000
   /// calls. Where it is not there, none is written.
-  std::string record_folder;
+  std::string record_folder = {};
   /// How many ranks there are on each host, the first ones on the first: these reduce among
   /// themselves before anything goes over the network. 0: groups over processes find out, threads
   /// are on one.
@@ -124,10 +124,9 @@ using GroupPtr = std::shared_ptr<ProcessGroup>;
 std::vector<GroupPtr> local_groups(int size, const GroupOptions& options = {});
 /// Calls `rank` with all of them at the same time: with the first one here, with each other one in
 /// a thread of its own, whose random numbers begin where this thread's are and which has its modes
-/// (GradMode, Autocast, AnomalyMode, Tf32, DeviceScope). Returns when all have. A rank that throws
-/// ends its group; one that returns while others wait for it is noticed after
-/// GroupOptions::timeout. Throws what a rank threw by itself, and no DistError that others got
-/// because of it.
+/// (GradMode, Autocast, AnomalyMode, Tf32). Returns when all have. A rank that throws ends its
+/// group; one that returns while others wait for it is noticed after GroupOptions::timeout. Throws
+/// what a rank threw by itself, and no DistError that others got because of it.
 void run_ranks(const std::vector<GroupPtr>& groups, const std::function<void(ProcessGroup&)>& rank);
 
 // --- collectives. Tensors live on one device, in any dtype that ops compute with

@@ -57,7 +57,7 @@ class BatchNorm2d : public Module {
 class LayerNorm : public Module {
  public:
   struct Options {
-    Shape shape;
+    Shape shape = {};
     double eps = 1e-5;
     bool affine = true;
     bool bias = true;  ///< false: a weight alone
@@ -78,7 +78,7 @@ class LayerNorm : public Module {
 class RMSNorm : public Module {
  public:
   struct Options {
-    Shape shape;
+    Shape shape = {};
     std::optional<double> eps = {};  ///< unless given the precision of f32, or of f64 for that
     bool affine = true;
     DType dtype = DType::f32;

@@ -64,7 +64,7 @@ class Recurrent : public Module {
 class LSTM : public Recurrent {
  public:
   struct State {
-    Tensor h, c;  ///< (layers D, N, hidden); undefined: zeros
+    Tensor h = {}, c = {};  ///< (layers D, N, hidden); undefined: zeros
   };
   struct Result {
     Tensor y;  ///< (T, N, D hidden)

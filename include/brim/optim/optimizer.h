@@ -30,7 +30,7 @@ struct ParameterList {
 template <class O>
 struct Group {
   ParameterList params;
-  O options;
+  O options = {};
 };
 
 /// What all optimizers share. One of one's own overrides step(), fields() and, where it keeps

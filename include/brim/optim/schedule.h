@@ -23,7 +23,7 @@ struct StepLROptions {
   double gamma = 0.1;
 };
 struct MultiStepLROptions {
-  std::vector<int64_t> milestones;
+  std::vector<int64_t> milestones = {};
   double gamma = 0.1;
 };
 struct ExponentialLROptions {

@@ -37,7 +37,7 @@ namespace brim {
 struct CompileOptions {
   /// "" or "all": all passes; "-layout,-linear_relu": all but these; "dead_code,memory": these
   /// alone; "exact": those with which the step has the bits of the eager one.
-  std::string passes;
+  std::string passes = {};
   /// Gradients that the step clears and makes anew stay in .grad() afterwards. Otherwise they live
   /// inside the step only, which lets the plan fold their use into their making.
   bool keep_gradients = false;
@@ -50,9 +50,9 @@ struct CompileOptions {
   bool fixed_layouts = false;
   /// Told how much is done while memory layouts are measured: seconds for a large network whose
   /// layers this machine never timed before.
-  std::function<void(double fraction)> progress;
+  std::function<void(double fraction)> progress = {};
   /// Told one line each; empty: standard error.
-  std::function<void(const std::string& line)> warn;
+  std::function<void(const std::string& line)> warn = {};
 };
 
 /// What a compiled step did so far.

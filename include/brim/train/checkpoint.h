@@ -67,8 +67,8 @@ class Checkpoint {
   using Warn = std::function<void(const std::string& line)>;
   /// What saves and loads an object of one's own.
   struct State {
-    std::function<StateDict()> save;
-    std::function<void(const StateDict&)> load;
+    std::function<StateDict()> save = {};
+    std::function<void(const StateDict&)> load = {};
   };
 
   /// Makes the folder and locks it until the end of the object or the process. `warn` is told what

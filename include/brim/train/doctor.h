@@ -114,8 +114,8 @@ struct CureOf {
 
 /// What a Trainer is made with.
 struct TrainSetting {
-  Recipe recipe;  ///< of a cure, with [speed] as `options` are
-  TrainOptions options;
+  Recipe recipe = {};  ///< of a cure, with [speed] as `options` are
+  TrainOptions options = {};
 };
 using Cure = CureOf<TrainSetting>;
 
@@ -132,11 +132,11 @@ struct DoctorOptions {
   double least_share = 0.02;  ///< of the time; smaller causes are not named
   double least_gain = 0.01;   ///< of the time; less is no difference, and not treated
   /// Told before each training: of what, and how much of its trial is done; it may end sooner.
-  std::function<void(const std::string& what, double fraction)> progress;
+  std::function<void(const std::string& what, double fraction)> progress = {};
   /// Told what was found, before a change is tried.
-  std::function<void(const Diagnosis& diagnosis)> diagnosed;
+  std::function<void(const Diagnosis& diagnosis)> diagnosed = {};
   /// Told of each trial once it is over.
-  std::function<void(const Trial& trial)> tried;
+  std::function<void(const Trial& trial)> tried = {};
   /// Not 0: stop as soon as possible; what was found so far is returned, and no change is kept.
   const std::atomic<int>* stop = nullptr;
 };

@@ -22,7 +22,7 @@ struct ForecastOptions {
   int64_t picture = 224;          ///< width and height, where Recipe::input.size says nothing
   bool overlap = true;            ///< gradients are reduced while others are computed
   int64_t memory_limit = 0;       ///< bytes of the device for all of it; 0: what it has
-  std::string passes;             ///< as CompileOptions::passes
+  std::string passes = {};        ///< as CompileOptions::passes
 };
 
 struct Forecast {

@@ -34,9 +34,9 @@ class HeatGuard {
   bool calls() const { return calls_.load(std::memory_order_relaxed); }
   bool hot() const;
   struct Waiting {
-    std::function<bool()> stop;                         ///< asked some twenty times a second
-    std::function<void(double seconds)> paused;         ///< told as often: how long by now
-    std::function<void(const std::string& line)> warn;  ///< null: another thread tells, if any
+    std::function<bool()> stop = {};                         ///< asked some twenty times a second
+    std::function<void(double seconds)> paused = {};         ///< told as often: how long by now
+    std::function<void(const std::string& line)> warn = {};  ///< null: another thread tells, if any
   };
   /// Returns at once, or when all are cool, their sensors no longer answer, or stop() says so.
   void wait(const Waiting& how);

@@ -33,11 +33,11 @@ namespace brim::train {
 
 /// How a loop gets its batches, and whether its step is compiled.
 struct LoopSetting {
-  std::optional<int> workers;  ///< LoaderOptions::workers; empty: as the loader has them
+  std::optional<int> workers = {};  ///< LoaderOptions::workers; empty: as the loader has them
   data::AugmentOn augment_on = data::AugmentOn::automatic;
   bool resident = false;      ///< DeviceLoaderOptions::resident
   bool compile = false;       ///< LoopDoctor::step() makes a plan of it
-  std::string passes;         ///< of that plan, see CompileOptions::passes
+  std::string passes = {};    ///< of that plan, see CompileOptions::passes
   bool repeat_batch = false;  ///< every step gets the first batch again; not with `resident`
 };
 using LoopCure = CureOf<LoopSetting>;

@@ -47,7 +47,7 @@ struct MetricOptions {
 };
 
 struct MetricKind {
-  std::function<std::unique_ptr<Metric>(const MetricOptions& options)> make;
+  std::function<std::unique_ptr<Metric>(const MetricOptions& options)> make = {};
   bool higher_is_better = true;
   bool is_fraction = false;  ///< in [0, 1]: shown as per cent
 };

@@ -46,43 +46,44 @@ struct InputRecipe {
   bool flip = false;                 ///< random horizontal flip; training only
   std::string on_corrupt = "raise";  ///< raise, or skip and count
   int64_t channels = 0;              ///< of pictures with masks or tables; 0: as the first one has
-  std::vector<std::string> columns;  ///< of a table, those of "x"; empty: all but the targets
-  std::vector<std::string> targets;  ///< of a table; empty: the last column
-  int64_t window = 256;              ///< language: tokens of a sample
-  std::string tokens = "u8";         ///< language: u8 (text as bytes), u16, i32, u32 or i64
-  int64_t vocabulary = 256;          ///< language: tokens are below it
+  std::vector<std::string> columns = {};  ///< of a table, those of "x"; empty: all but the targets
+  std::vector<std::string> targets = {};  ///< of a table; empty: the last column
+  int64_t window = 256;                   ///< language: tokens of a sample
+  std::string tokens = "u8";              ///< language: u8 (text as bytes), u16, i32, u32 or i64
+  int64_t vocabulary = 256;               ///< language: tokens are below it
   /// Of one's own, see register_transform() in task.h; in this order, behind all others.
-  std::vector<std::string> transforms;
+  std::vector<std::string> transforms = {};
 };
 
 struct ValidationRecipe {
   double fraction = 0;   ///< of the training data that is kept for it; 0: there is none
-  std::string by;        ///< the metric that decides which epoch is the best; "": the task's first
+  std::string by = {};   ///< the metric that decides which epoch is the best; "": the task's first
   int64_t patience = 0;  ///< stop after so many epochs without a better one; 0: never
 };
 
 /// Weights that become zero and stay so while the others are trained, see compress/prune.h. With
 /// weights to begin from (TrainOptions::weights) that is fine-tuning.
 struct PruneRecipe {
-  std::string pattern;             ///< "": none; unstructured, N:M as 2:4, vector:V
-  double sparsity = 0.75;          ///< of each layer's weights; of N:M it is 1 - N / M
-  double epochs = 0;               ///< in which it rises to that, by a cubic curve; 0: at once
-  std::vector<std::string> dense;  ///< layers that are left as they are
-  std::map<std::string, double> layers;  ///< sparsities of layers that have their own
+  std::string pattern = {};             ///< "": none; unstructured, N:M as 2:4, vector:V
+  double sparsity = 0.75;               ///< of each layer's weights; of N:M it is 1 - N / M
+  double epochs = 0;                    ///< in which it rises to that, by a cubic curve; 0: at once
+  std::vector<std::string> dense = {};  ///< layers that are left as they are
+  std::map<std::string, double> layers = {};  ///< sparsities of layers that have their own
 };
 
 /// What is left of a network that whole channels were left out of, see compress/channels.h: whole
 /// numbers, by the names of its modules.
 struct ChannelsRecipe {
-  std::map<std::string, double> inputs, outputs;
+  std::map<std::string, double> inputs = {};   ///< channels or features that a layer takes
+  std::map<std::string, double> outputs = {};  ///< and makes
 };
 
 /// A network that is trained, and its outputs what the network is to imitate (Hinton et al. 2015,
 /// "Distilling the knowledge in a neural network").
 struct DistillRecipe {
-  std::string teacher;     ///< its file of weights, which says its recipe; "": none
-  double weight = 0.5;     ///< of imitating it; the task's loss has the rest
-  double temperature = 4;  ///< by which the outputs of both are divided
+  std::string teacher = {};  ///< its file of weights, which says its recipe; "": none
+  double weight = 0.5;       ///< of imitating it; the task's loss has the rest
+  double temperature = 4;    ///< by which the outputs of both are divided
 };
 
 /// How fast it trains: nothing of it touches a bit of the weights, but that plans round otherwise
@@ -94,11 +95,11 @@ struct SpeedRecipe {
   bool data_on_device = false;
   int64_t steps_per_graph = 1;
   bool compile = true;
-  std::string passes;  ///< of the plan, see CompileOptions::passes
+  std::string passes = {};  ///< of the plan, see CompileOptions::passes
 };
 
 struct Recipe {
-  std::string name;  ///< of the built-in recipe or the file
+  std::string name = {};  ///< of the built-in recipe or the file
   /// What is learned, see task.h: classify, multilabel, regress, segment, language, or one's own.
   std::string task = "classify";
   std::string model = "tutorial-cnn";
@@ -120,15 +121,15 @@ struct Recipe {
   /// What matrix products and convolutions work in: fp32, tf32, fp16, bf16. Parameters, gradients
   /// and the optimizer are f32 in all of them (see Autocast).
   std::string precision = "fp32";
-  std::vector<std::string> metrics;  ///< of evaluations, see metric.h; empty: the task's
-  InputRecipe input;
-  ValidationRecipe validation;
-  OptimizerRecipe optimizer;
-  ScheduleRecipe schedule;
-  PruneRecipe prune;
-  ChannelsRecipe channels;
-  DistillRecipe distill;
-  SpeedRecipe speed;
+  std::vector<std::string> metrics = {};  ///< of evaluations, see metric.h; empty: the task's
+  InputRecipe input = {};
+  ValidationRecipe validation = {};
+  OptimizerRecipe optimizer = {};
+  ScheduleRecipe schedule = {};
+  PruneRecipe prune = {};
+  ChannelsRecipe channels = {};
+  DistillRecipe distill = {};
+  SpeedRecipe speed = {};
 
   /// The recipe as a TOML document that parses to the same.
   std::string toml() const;

@@ -91,7 +91,7 @@ struct TrainOptions {
   std::vector<Device> devices = {Device::cpu()};
   /// The processes that share each batch, one device each; null: this one alone. Rank 0 writes
   /// files, and tests; all share the validation split. The group is used by the training alone.
-  dist::GroupPtr group;
+  dist::GroupPtr group = {};
   int workers = -1;  ///< loader threads, which devices share, one each at least; -1: chosen by each
   AugmentOn augment_on = AugmentOn::automatic;
   /// Upload all pictures once, as bytes, and make batches there: nothing is read or copied per
@@ -105,12 +105,12 @@ struct TrainOptions {
   /// little. Not with data_on_device.
   bool repeat_batch = false;
   int64_t max_steps = 0;  ///< stop after so many steps of this run; 0: all epochs
-  std::string out;        ///< folder of model.safetensors and checkpoints; "": write nothing
+  std::string out = {};   ///< folder of model.safetensors and checkpoints; "": write nothing
   /// File of weights that the network begins with (fine-tuning), of brim or PyTorch; "": with
   /// initial values. A checkpoint that the run goes on from has its own.
-  std::string weights;
+  std::string weights = {};
   /// Folder to go on from; "": begin anew. One that holds no checkpoint yet begins anew too.
-  std::string resume;
+  std::string resume = {};
   /// Go on from a checkpoint of another precision: its weights and optimizer are f32 in all of
   /// them.
   bool change_precision = false;
@@ -119,22 +119,22 @@ struct TrainOptions {
   bool change_compile = false;
   CheckpointOptions checkpoint = {.background = true};
   bool compile = true;        ///< record the step and replay it as a plan
-  std::string passes;         ///< of the plan, see CompileOptions::passes
+  std::string passes = {};    ///< of the plan, see CompileOptions::passes
   bool account = true;        ///< measure where the time goes
   double tick_seconds = 0.1;  ///< between calls of `progress` without a report
   int64_t reports_per_epoch = 10;
   int64_t report_every = 0;  ///< steps from one report to the next; 0: as reports_per_epoch says
-  std::function<void(const Progress&)> progress;
+  std::function<void(const Progress&)> progress = {};
   /// How much is done of "open" (reading a tar), "upload" (of data on the device), "measure
   /// layouts" (by a compiled step, once on a machine) and "evaluate".
-  std::function<void(const char* stage, double fraction)> stage;
-  std::function<void()> first_step;  ///< called before the first step begins
+  std::function<void(const char* stage, double fraction)> stage = {};
+  std::function<void()> first_step = {};  ///< called before the first step begins
   /// Where the training publishes what it does (status.h), made for these devices; null: nowhere.
   StatusBoard* board = nullptr;
   /// Asked between steps whether they must wait (heat_guard.h); null: they never do.
   HeatGuard* heat = nullptr;
   /// Told what went wrong and is no end of the run: damaged checkpoints, a full disk.
-  std::function<void(const std::string& line)> warn;
+  std::function<void(const std::string& line)> warn = {};
   /// Not 0: finish the step, write a checkpoint, then stop. While the data is opened: stop with an
   /// Error.
   const std::atomic<int>* stop = nullptr;

@@ -61,11 +61,11 @@ class WeightsFile {
 
 /// What a weights file says about itself. Files of other tools say nothing.
 struct WeightsInfo {
-  std::optional<Recipe> recipe;
-  std::vector<std::string> classes;  ///< names of the outputs
-  std::vector<std::string> columns;  ///< of a table, those of x
-  std::vector<std::string> targets;  ///< and those of y
-  Shape input;                       ///< of one x; of rank 0: not said
+  std::optional<Recipe> recipe = {};
+  std::vector<std::string> classes = {};  ///< names of the outputs
+  std::vector<std::string> columns = {};  ///< of a table, those of x
+  std::vector<std::string> targets = {};  ///< and those of y
+  Shape input = {};                       ///< of one x; of rank 0: not said
 };
 
 /// Writes the network's state, atomically. Throws FileError.
