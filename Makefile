@@ -3,7 +3,7 @@
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := build
 .NOTPARALLEL: # all targets build in build/, with JOBS at a time
-.PHONY: help setup configure build run cuda package test bench format lint clean
+.PHONY: help setup configure build run cuda docs package test bench format lint clean
 
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 RUN_ARGS ?=
@@ -38,6 +38,11 @@ run: configure ## build the command and train the tutorial network (RUN_ARGS="--
 cuda: ## build the command and the CUDA backend, for the GPU of this machine or else for all
 	@$(MAKE) CUDA=ON configure
 	@ninja -C build -j $(JOBS) command
+
+docs: ## make the API reference of the public headers in build/docs/html
+	@tools/setup.sh docs
+	@tools/api_reference.py build/docs
+	@echo "see build/docs/html/index.html"
 
 package: ## build a .deb of the command, the library and its headers in build/package/
 	@$(MAKE) "CUDA_ARCHITECTURES=75;80;86;87;89;90;100;120" configure

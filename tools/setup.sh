@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what brim needs on Debian 12 or Ubuntu 24.04 (apt). Says nothing and takes no time when
 # nothing is missing. `tools/setup.sh dev` adds what CI and contributors use: clang, its formatter and
-# tidy, libFuzzer, python3; `tools/setup.sh package` what `make package` uses; `tools/setup.sh ranks` Open MPI's mpirun; `tools/setup.sh aarch64` the cross compiler
+# tidy, libFuzzer, python3; `tools/setup.sh docs` what `make docs` uses; `tools/setup.sh package` what `make package` uses; `tools/setup.sh ranks` Open MPI's mpirun; `tools/setup.sh aarch64` the cross compiler
 # for 64-bit ARM with these libraries of its architecture, which apt is told of, and qemu-user.
 set -euo pipefail
 
@@ -17,6 +17,10 @@ case "${1:-}" in
     commands+=(clang++:clang clang-format:clang-format clang-tidy:clang-tidy python3:python3)
     packages+=(libomp-dev libclang-rt-dev)
     ;;
+  docs)
+    commands=(doxygen:doxygen python3:python3)
+    packages=()
+    ;;
   ranks) commands+=(mpirun:openmpi-bin) ;;
   package) commands+=(dpkg-shlibdeps:dpkg-dev file:file) ;;
   aarch64)
@@ -24,7 +28,7 @@ case "${1:-}" in
     foreign=arm64
     ;;
   *)
-    echo "usage: tools/setup.sh [dev|package|ranks|aarch64]" >&2
+    echo "usage: tools/setup.sh [dev|docs|package|ranks|aarch64]" >&2
     exit 2
     ;;
 esac

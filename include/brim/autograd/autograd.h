@@ -15,7 +15,7 @@ bool grad_enabled();
 /// Switches gradients on or off in this thread until the guard's end.
 class GradMode {
  public:
-  explicit GradMode(bool enabled);
+  explicit GradMode(bool enabled);  ///< until the end of the scope, on this thread
   ~GradMode();
   GradMode(const GradMode&) = delete;
   GradMode& operator=(const GradMode&) = delete;
@@ -26,6 +26,7 @@ class GradMode {
 
 /// `NoGrad guard;` — ops record nothing in this scope.
 struct NoGrad : GradMode {
+  /// Switches gradients off, until the end of the scope and on this thread.
   NoGrad() : GradMode(false) {}
 };
 
@@ -33,7 +34,7 @@ struct NoGrad : GradMode {
 /// for a gradient the forward op it belongs to. Slow; for finding bugs.
 class AnomalyMode {
  public:
-  AnomalyMode();
+  AnomalyMode();  ///< Switches the mode on, until the end of the scope and on this thread.
   ~AnomalyMode();
   AnomalyMode(const AnomalyMode&) = delete;
   AnomalyMode& operator=(const AnomalyMode&) = delete;
@@ -50,10 +51,11 @@ namespace autograd {
 std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
                          std::span<const Tensor> grad_outputs = {}, BackwardOptions options = {});
 
+/// Options of gradcheck.
 struct GradcheckOptions {
-  double eps = 1e-6;
-  double atol = 1e-6;
-  double rtol = 1e-4;
+  double eps = 1e-6;          ///< half the distance between the two points of a central difference
+  double atol = 1e-6;         ///< absolute error that is allowed
+  double rtol = 1e-4;         ///< relative error that is allowed
   bool second_order = false;  ///< also check the gradient of the gradient
 };
 

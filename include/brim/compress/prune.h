@@ -23,16 +23,18 @@ namespace brim::compress {
 
 /// Which numbers of a weight (O, K), K for what each output reads, are kept or left out together.
 struct Pattern {
+  /// What goes together.
   enum class Kind : uint8_t {
     unstructured,  ///< each by itself
     n_of_m,        ///< `count` of each `length` neighbours along K are kept, as 2:4
     vector,        ///< a column for `length` outputs, which are chosen to need the same ones
   };
-  Kind kind = Kind::vector;
-  int64_t length = 32;
-  int64_t count = 0;  ///< n_of_m: how many are kept
+  Kind kind = Kind::vector;  ///< what goes together
+  int64_t length = 32;       ///< outputs of a vector, or M of N:M
+  int64_t count = 0;         ///< n_of_m: how many are kept
 
-  std::string str() const;
+  std::string str() const;  ///< as parse_pattern() reads it: "2:4"
+  /// Whether all parts are equal.
   friend bool operator==(const Pattern&, const Pattern&) = default;
 };
 
@@ -48,12 +50,13 @@ enum class Criterion : uint8_t {
 /// For the layers' names: their outputs in an order in which those that share vectors are together.
 using OutputGroups = std::map<std::string, std::vector<int64_t>>;
 
+/// Options of prune() and Masks.
 struct PruneOptions {
-  Pattern pattern = {};
+  Pattern pattern = {};    ///< what is left out together
   double sparsity = 0.75;  ///< of each layer's weights; of n_of_m it is 1 - n / m
   /// That it will rise to, which outputs share vectors for; 0: the same.
   double final_sparsity = 0;
-  Criterion criterion = Criterion::magnitude;
+  Criterion criterion = Criterion::magnitude;  ///< by what the least are found
   /// Names of layers that stay dense, as "conv1" or "layer1.0.conv1".
   std::vector<std::string> dense = {};
   /// Sparsities of layers that have their own, by name; not of n_of_m. Where `sparsity` rises to
@@ -100,7 +103,9 @@ class Masks {
   /// Makes their gradients zero: before a step that clips the gradients' norm.
   void apply_to_gradients();
 
+  /// What became of each, in the network's order.
   const std::vector<PrunedLayer>& layers() const { return layers_; }
+  /// Share of zeros among the weights of all of them.
   double sparsity() const { return sparsity_of(layers_); }
   /// The groups that share vectors; chosen when the network is pruned first, and kept.
   const OutputGroups& groups() const { return options_.groups; }
@@ -117,7 +122,7 @@ class Masks {
 
 /// What `encode` made of a layer.
 struct EncodedLayer {
-  std::string name;
+  std::string name;      ///< of its module
   double density = 1;    ///< of its columns
   int64_t bytes = 0;     ///< of its encoded weight
   bool encoded = false;  ///< else it has no columns of zeros, has groups, is no f32, or on CUDA

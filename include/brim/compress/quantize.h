@@ -38,8 +38,9 @@ enum class Calibration : uint8_t {
 /// "min-max", "percentile", "entropy" or "mse". Throws ValueError.
 Calibration parse_calibration(std::string_view text);
 
+/// Options of quantize().
 struct QuantizeOptions {
-  Calibration calibration = Calibration::mse;
+  Calibration calibration = Calibration::mse;  ///< how ranges are chosen
   double percentile = 99.99;  ///< of Calibration::percentile: of the values at each end
   /// Adds to each output what rounding the weights takes off it on average (Nagel et al.,
   /// "Data-free quantization through weight equalization and bias correction", ICCV 2019).
@@ -71,10 +72,12 @@ struct QuantizedLayer {
   double error = 0;              ///< of its outputs: root mean square over that of the outputs
   double f32_s = 0, int8_s = 0;  ///< of the first inputs, where it was measured
   double sparse_int8_s = 0;      ///< the same, where there are columns of zeros to leave out
-  Int8Weight weight;
+  Int8Weight weight;             ///< empty: it stays f32, or computes with `sparse`
   SparseInt8Weight sparse = {};  ///< the same integers; empty unless the layer computes with it
 
+  /// Its columns of zeros are left out of the integers.
   bool is_sparse() const { return sparse.values.defined(); }
+  /// Of the first inputs, in the integers that it computes with.
   double integers_s() const { return is_sparse() ? sparse_int8_s : int8_s; }
 };
 
@@ -91,12 +94,14 @@ std::vector<QuantizedLayer> quantize(nn::Module& network, const std::function<vo
 
 /// A layer in integers, as files have it.
 struct Int8Layer {
-  Int8Weight weight;  ///< empty: the layer has `sparse`
-  QuantParams input;
-  SparseInt8Weight sparse = {};
+  Int8Weight weight;             ///< empty: the layer has `sparse`
+  QuantParams input;             ///< of its inputs
+  SparseInt8Weight sparse = {};  ///< the same integers without columns of zeros; empty: it has none
 
-  bool is_sparse() const { return sparse.values.defined(); }
+  bool is_sparse() const { return sparse.values.defined(); }  ///< whether it has `sparse`
+  /// Of the dense weight (O, ...)
   const Shape& shape() const { return is_sparse() ? sparse.shape : weight.shape(); }
+  /// f32 (O), or undefined: none.
   const Tensor& correction() const { return is_sparse() ? sparse.correction : weight.correction; }
 };
 /// By the names of their weights: "conv1.weight".
@@ -128,6 +133,7 @@ class FakeQuantizer {
   FakeQuantizer(const FakeQuantizer&) = delete;
   FakeQuantizer& operator=(const FakeQuantizer&) = delete;
 
+  /// What was chosen for each, in the network's order.
   const std::vector<QuantizedLayer>& layers() const { return layers_; }
   /// The layers compute in integers, with the ranges that were trained with; `run` is called once
   /// more, for what they lose. This has no more effect then.
@@ -146,9 +152,12 @@ class ValueHistogram {
  public:
   /// Throws ValueError where a value is not finite.
   void add(const Tensor& x);
-  int64_t count() const { return count_; }
+  int64_t count() const { return count_; }  ///< how many values were seen
+  ///@{
+  /// The extreme value that was seen.
   double min() const { return min_; }
   double max() const { return max_; }
+  ///@}
   /// Throws ValueError if nothing was added.
   QuantParams params(Calibration calibration, double percentile = 99.99) const;
 

@@ -31,10 +31,11 @@ namespace brim::compress {
 /// How a layer computes.
 struct LayerForm {
   double sparsity = 0;  ///< of its weight, in vectors; 0: dense
-  bool int8 = false;
+  bool int8 = false;    ///< in 8-bit integers
 
-  bool is_dense() const { return sparsity == 0 && !int8; }
+  bool is_dense() const { return sparsity == 0 && !int8; }  ///< in f32 with all weights
   std::string str() const;  ///< "f32", "75 % zeros", "int8", "int8, 75 % zeros"
+  /// Whether all parts are equal.
   friend bool operator==(const LayerForm&, const LayerForm&) = default;
 };
 /// By the layers' names; layers that are not there are dense.
@@ -42,7 +43,7 @@ using LayerForms = std::map<std::string, LayerForm>;
 
 /// What a layer costs in a form.
 struct FormCost {
-  LayerForm form;
+  LayerForm form;      ///< what it is
   double seconds = 0;  ///< of one forward pass
   int64_t bytes = 0;   ///< of its weight, as files have it
   /// Of the network's outputs from the dense network's, by this layer alone; where it is sparse,
@@ -50,13 +51,15 @@ struct FormCost {
   double distance = 0;
 };
 
+/// A layer and what its forms cost.
 struct LayerCosts {
-  std::string name;
+  std::string name;             ///< of its module
   Shape shape;                  ///< of its weight
   std::vector<FormCost> forms;  ///< the dense one first
   std::string why;              ///< it has no other form
 };
 
+/// Options of FormMeter.
 struct FormOptions {
   /// Batches by which ranges of integers are chosen and distances are measured.
   std::vector<Tensor> inputs = {};
@@ -83,7 +86,7 @@ class FormMeter {
   FormMeter(nn::Module& network, FormOptions options);
   ~FormMeter();
 
-  size_t layers() const;
+  size_t layers() const;  ///< how many convolutions and linear layers there are
   const std::string& name(size_t layer) const;  ///< throws IndexError
   /// Times of the forms in turns, and for each form a run over the inputs.
   LayerCosts measure(size_t layer);
@@ -95,15 +98,18 @@ class FormMeter {
 
 /// Of the layers together; what the rest of the network costs comes on top.
 struct Limits {
-  double seconds = std::numeric_limits<double>::infinity();
-  int64_t bytes = std::numeric_limits<int64_t>::max();
+  double seconds = std::numeric_limits<double>::infinity();  ///< of one forward pass
+  int64_t bytes = std::numeric_limits<int64_t>::max();       ///< of the weights, as files have them
 };
 
 /// A form for each layer, and what they cost together.
 struct Choice {
   std::vector<size_t> forms;  ///< of LayerCosts::forms
+  ///@{
+  /// What the layers cost together, as FormCost has it.
   double seconds = 0, distance = 0;
   int64_t bytes = 0;
+  ///@}
 };
 
 /// From all dense to what costs least, by one layer at a time: that whose distance grows least for

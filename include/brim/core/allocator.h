@@ -43,14 +43,14 @@ class Allocator {
   void used_on(Block* block, Stream stream);
   /// Whether it is used on another stream than its own.
   bool is_used_elsewhere(const Block* block) const;
-  static void* address(const Block* block);
+  static void* address(const Block* block);  ///< first byte of a block
 
   /// Limits live + cached bytes; 0 lifts the limit.
   void set_limit(int64_t bytes);
   /// Returns cached memory to the system, but for what lies beside tensors in one of its blocks.
   void release_cached();
-  MemoryStats stats() const;
-  void reset_peak();
+  MemoryStats stats() const;  ///< what this device's allocator holds now, in bytes
+  void reset_peak();          ///< the peak begins again at what is live now
 
  private:
   explicit Allocator(Device device);

@@ -8,16 +8,21 @@
 
 namespace brim {
 
-enum class DeviceKind : uint8_t { cpu, cuda, sim };
-inline constexpr int kDeviceKindCount = 3;
+/// What a device is.
+enum class DeviceKind : uint8_t {
+  cpu,   ///< the host
+  cuda,  ///< GPUs of NVIDIA
+  sim    ///< virtual accelerators, on the CPU
+};
+inline constexpr int kDeviceKindCount = 3;  ///< how many kinds there are
 
-std::string_view name(DeviceKind kind);
+std::string_view name(DeviceKind kind);  ///< "cpu", "cuda" or "sim"
 
 /// `cpu`, `cuda:0` (alias `gpu:0`), `sim:1`. Naming a device does not need it to exist; using it
 /// does.
 struct Device {
-  DeviceKind kind = DeviceKind::cpu;
-  int16_t index = 0;
+  DeviceKind kind = DeviceKind::cpu;  ///< what it is
+  int16_t index = 0;                  ///< which one of its kind, from 0
 
   constexpr Device() = default;
   /// An index that no device can have becomes -1, which is never available.
@@ -25,18 +30,23 @@ struct Device {
       : kind(k), index(i < 0 || i > INT16_MAX ? int16_t{-1} : static_cast<int16_t>(i)) {}
   /// Parses "cpu", "cuda", "cuda:1", "gpu:0", "sim:0". Throws DeviceError on anything else.
   Device(std::string_view text);
-  Device(const char* text) : Device(std::string_view(text)) {}
+  Device(const char* text) : Device(std::string_view(text)) {}  ///< as above
 
+  ///@{
+  /// The device of that kind and index, whether it exists or not.
   static constexpr Device cpu() { return {}; }
   static constexpr Device cuda(int index = 0) { return {DeviceKind::cuda, index}; }
   static constexpr Device sim(int index = 0) { return {DeviceKind::sim, index}; }
+  ///@}
 
   /// Number of usable devices of a kind ("cpu", "cuda" or "gpu", "sim"); 0 when its backend is
   /// absent.
   static int count(DeviceKind kind);
+  /// The same by the kind's name. Throws DeviceError for another name.
   static int count(std::string_view kind);
   /// All usable devices of a kind.
   static std::vector<Device> all(DeviceKind kind);
+  /// The same by the kind's name. Throws DeviceError for another name.
   static std::vector<Device> all(std::string_view kind);
 
   /// Devices named in a list: "cuda:0,cuda:1", "sim:all" (every one there is). Throws DeviceError
@@ -44,11 +54,12 @@ struct Device {
   /// devices.
   static std::vector<Device> list(std::string_view text);
 
-  bool is_cpu() const { return kind == DeviceKind::cpu; }
+  bool is_cpu() const { return kind == DeviceKind::cpu; }  ///< the host
   /// True when this device can be used in this process.
   bool available() const { return index >= 0 && index < count(kind); }
   std::string str() const;  ///< "cpu", "cuda:0"
 
+  /// Whether all parts are equal.
   friend constexpr bool operator==(const Device&, const Device&) = default;
 };
 
@@ -62,7 +73,7 @@ Device default_device();
 /// DeviceError for a device that is not available.
 class DeviceScope {
  public:
-  explicit DeviceScope(Device device);
+  explicit DeviceScope(Device device);  ///< throws DeviceError unless `device` is available
   ~DeviceScope();
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;

@@ -9,9 +9,10 @@
 
 namespace brim {
 
+/// What brim throws: one line that says what happened, where, and what to do.
 class Error : public std::runtime_error {
  public:
-  explicit Error(const std::string& what);
+  explicit Error(const std::string& what);  ///< characters that a terminal would obey are masked
 };
 
 class ShapeError : public Error {
@@ -51,6 +52,7 @@ class NotImplemented : public Error {
 /// A device (or the limit set on it) has no room for an allocation.
 class OutOfMemory : public Error {
  public:
+  /// Of `requested` bytes, where `free` were free and `cached` could have been.
   OutOfMemory(const std::string& what, int64_t requested, int64_t free, int64_t cached)
       : Error(what), requested(requested), free(free), cached(cached) {}
   int64_t requested, free, cached;  ///< bytes

@@ -9,31 +9,38 @@
 
 namespace brim {
 
-inline constexpr int kMaxRank = 8;
+inline constexpr int kMaxRank = 8;  ///< the most axes that a tensor has
 
 /// A value of up to 8 integers; as a tensor's shape the sizes, as its strides the steps in
 /// elements.
 class Shape {
  public:
   Shape() = default;
+  /// Sizes in order of the axes. Throws ShapeError for more than kMaxRank.
   Shape(std::initializer_list<int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
   explicit Shape(std::span<const int64_t> dims);  ///< throws ShapeError beyond rank 8
   /// `rank` dimensions, all of size `value`.
   static Shape filled(int rank, int64_t value);
 
-  int rank() const { return rank_; }
-  bool empty() const { return rank_ == 0; }
+  int rank() const { return rank_; }         ///< number of axes
+  bool empty() const { return rank_ == 0; }  ///< of rank 0, a single element
+  ///@{
+  /// Size of axis i in [0, rank), unchecked.
   int64_t operator[](int i) const { return dims_[i]; }
   int64_t& operator[](int i) { return dims_[i]; }
-  int64_t back() const { return dims_[rank_ - 1]; }
+  ///@}
+  int64_t back() const { return dims_[rank_ - 1]; }  ///< size of the last axis; there must be one
+  ///@{
+  /// The sizes, in order.
   const int64_t* begin() const { return dims_.data(); }
   const int64_t* end() const { return dims_.data() + rank_; }
   int64_t* begin() { return dims_.data(); }
   int64_t* end() { return dims_.data() + rank_; }
+  ///@}
 
   void push_back(int64_t dim);       ///< throws ShapeError beyond rank 8
   void insert(int at, int64_t dim);  ///< throws ShapeError beyond rank 8
-  void erase(int at);
+  void erase(int at);                ///< takes axis `at` in [0, rank) out
 
   /// Product of all sizes; 1 for rank 0.
   int64_t numel() const {
@@ -44,6 +51,7 @@ class Shape {
   /// "(2, 3)"
   std::string str() const;
 
+  /// Whether rank and all sizes are equal.
   friend bool operator==(const Shape& a, const Shape& b) {
     if (a.rank_ != b.rank_) return false;
     for (int i = 0; i < a.rank_; ++i)
@@ -56,7 +64,7 @@ class Shape {
   int rank_ = 0;
 };
 
-using Strides = Shape;
+using Strides = Shape;  ///< How many elements lie between neighbours along each axis.
 
 /// Row-major strides of `shape`.
 Strides contiguous_strides(const Shape& shape);

@@ -10,6 +10,7 @@
 
 namespace brim {
 
+/// Tensors by name, as modules and optimizers save and load them.
 using StateDict = std::map<std::string, Tensor>;
 /// In the order in which they were registered.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;

@@ -12,6 +12,7 @@
 
 namespace brim {
 
+/// Memory on one device that tensors share; it returns to its allocator with the last of them.
 class Storage final : public RefCounted {
  public:
   /// Uninitialised memory on `device`; `alone` as Allocator::allocate() says. Throws OutOfMemory.
@@ -23,9 +24,10 @@ class Storage final : public RefCounted {
   static Ref<Storage> pinned(size_t bytes, DeviceKind kind);
   ~Storage();
 
+  /// First byte, on the device; null for what a recording made.
   void* data() const { return data_; }
-  size_t bytes() const { return bytes_; }
-  Device device() const { return device_; }
+  size_t bytes() const { return bytes_; }    ///< how many bytes there are
+  Device device() const { return device_; }  ///< where they are
 
   /// The kind of device that pinned memory is for; cpu: this is none.
   DeviceKind pinned_for() const { return pinned_for_; }
@@ -45,7 +47,7 @@ class Storage final : public RefCounted {
 
   /// Counts in-place writes; autograd compares it to notice overwritten saved tensors.
   uint32_t version() const { return version_; }
-  void bump_version() { ++version_; }
+  void bump_version() { ++version_; }  ///< notes that they were written
 
   /// True for storages made by a step that is recorded; set by the recorder alone.
   bool recorded = false;

@@ -11,8 +11,8 @@ namespace brim {
 
 /// A queue of work on one device. Id 0 is the device's default stream. A value: copying is free.
 struct Stream {
-  Device device;
-  int32_t id = 0;
+  Device device;   ///< that it queues work on
+  int32_t id = 0;  ///< which of the device's streams; 0 is the one that is there from the start
 
   /// The stream that ops on `device` use in this thread.
   static Stream current(Device device);
@@ -22,13 +22,13 @@ struct Stream {
 
   /// Waits on the host until all work queued here is done.
   void synchronize() const;
-  friend bool operator==(const Stream&, const Stream&) = default;
+  friend bool operator==(const Stream&, const Stream&) = default;  ///< whether all parts are equal
 };
 
 /// Makes `stream` the current one of its device in this thread, until the guard's end.
 class StreamGuard {
  public:
-  explicit StreamGuard(Stream stream);
+  explicit StreamGuard(Stream stream);  ///< until the end of the guard
   ~StreamGuard();
   StreamGuard(const StreamGuard&) = delete;
   StreamGuard& operator=(const StreamGuard&) = delete;
@@ -37,6 +37,7 @@ class StreamGuard {
   Stream previous_;
 };
 
+/// Options of Event.
 struct EventOptions {
   bool timed = false;  ///< notes when the device came to it, for elapsed_ms()
 };
@@ -45,7 +46,8 @@ struct EventOptions {
 class Event {
  public:
   Event() = default;
-  explicit Event(const EventOptions& options) : options_(options) {}
+  explicit Event(const EventOptions& options) : options_(options) {}  ///< with these options
+  /// From now on stands for what is queued on `stream` by now.
   void record(const Stream& stream);
   /// Work queued on `stream` after this call starts only when the event is complete.
   void wait(const Stream& stream) const;

@@ -25,21 +25,27 @@ class Generator;
 
 namespace autograd {
 struct Meta;
+/// Ends what autograd keeps of a tensor.
 struct MetaDeleter {
-  void operator()(Meta* meta) const;
+  void operator()(Meta* meta) const;  ///< ends it
 };
 }  // namespace autograd
 
 /// Order of a 4-d tensor's elements in memory. The logical shape stays (N, C, H, W) in all of them.
-enum class MemoryFormat : uint8_t { nchw, nhwc, chwn };
+enum class MemoryFormat : uint8_t {
+  nchw,  ///< row-major: W runs fastest
+  nhwc,  ///< C runs fastest: what convolutions like on most devices
+  chwn   ///< N runs fastest
+};
 
 /// How a new tensor is made: `zeros({2, 3}, {.dtype = f64, .device = "cuda:0"})`.
 struct TensorOptions {
-  DType dtype = DType::f32;
-  Device device = default_device();
-  bool requires_grad = false;
+  DType dtype = DType::f32;          ///< of its elements
+  Device device = default_device();  ///< where it lives
+  bool requires_grad = false;        ///< a leaf of floating dtype whose gradient is wanted
 };
 
+/// Options of Tensor::copy_.
 struct CopyOptions {
   /// The call does not wait for a copy from a device into pinned memory (Tensor::empty_pinned):
   /// read that after `storage()->finish_copies()`. Into other memory of the host, and into a view
@@ -49,27 +55,32 @@ struct CopyOptions {
 
 /// What the handles of one tensor share.
 struct TensorImpl final : RefCounted {
-  Shape shape;
-  Strides strides;
-  int64_t offset = 0;  // in elements
-  DType dtype = DType::f32;
-  bool contiguous = true;  // row-major without gaps
-  Ref<Storage> storage;
+  Shape shape;               ///< sizes of its axes
+  Strides strides;           ///< elements between neighbours along each axis
+  int64_t offset = 0;        ///< where it begins in the storage, in elements
+  DType dtype = DType::f32;  ///< of its elements
+  bool contiguous = true;    ///< row-major without gaps
+  Ref<Storage> storage;      ///< its memory, which views share
+  /// Gradient, history and hooks; null: none.
   std::unique_ptr<autograd::Meta, autograd::MetaDeleter> autograd;
 };
 
+/// Options of Tensor::backward.
 struct BackwardOptions {
   bool retain_graph = false;  ///< keep the graph for a second backward
   bool create_graph = false;  ///< record the backward pass itself, for higher derivatives
 };
 
+/// A handle of an array of up to 8 axes on one device, with its gradient and history, if it has
+/// any.
 class Tensor {
  public:
   Tensor() = default;  ///< undefined: no shape, no storage
+  /// For ops: a handle of what one has made.
   explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
   /// Uninitialised memory.
   static Tensor empty(const Shape& shape, const TensorOptions& options = {});
-  static Tensor empty(const Shape& shape, DType dtype, Device device);
+  static Tensor empty(const Shape& shape, DType dtype, Device device);  ///< as above
   /// The same on the host, in memory that devices of `kind` read by themselves (page-locked for
   /// cuda): a copy to one goes on when its call has returned, so write to the tensor only after
   /// `storage()->finish_copies()`. For the CPU's own kind: plain memory.
@@ -81,6 +92,8 @@ class Tensor {
     return from_host(values.data(), static_cast<int64_t>(values.size()), dtype_of<T>, shape,
                      device);
   }
+  ///@{
+  /// The same of a list. Of bool, too, which vectors hold in packed bits.
   template <class T>
   static Tensor from(const std::vector<T>& values, const Shape& shape,
                      Device device = default_device()) {
@@ -94,22 +107,29 @@ class Tensor {
                      Device device = default_device()) {
     return from(std::span<const T>(values.begin(), values.size()), shape, device);
   }
+  ///@}
 
   // --- facts; an undefined tensor has only defined(), is_same() and str(): the rest throws
   // ValueError
+  /// Whether there is a tensor behind the handle.
   bool defined() const { return static_cast<bool>(impl_); }
-  const Shape& shape() const { return checked().shape; }
+  const Shape& shape() const { return checked().shape; }  ///< its size along each axis
+  /// Elements between neighbours along each axis.
   const Strides& strides() const { return checked().strides; }
-  int64_t size(int axis) const;  ///< axis in [-rank, rank)
-  int rank() const { return checked().shape.rank(); }
-  int64_t numel() const { return checked().shape.numel(); }
+  int64_t size(int axis) const;                              ///< axis in [-rank, rank)
+  int rank() const { return checked().shape.rank(); }        ///< number of axes
+  int64_t numel() const { return checked().shape.numel(); }  ///< number of elements
+  /// Where it begins in its storage, in elements.
   int64_t offset() const { return checked().offset; }
-  DType dtype() const { return checked().dtype; }
-  Device device() const { return checked().storage->device(); }
-  bool is_contiguous() const { return checked().contiguous; }
+  DType dtype() const { return checked().dtype; }                ///< of its elements
+  Device device() const { return checked().storage->device(); }  ///< where it lives
+  bool is_contiguous() const { return checked().contiguous; }    ///< row-major without gaps
+  /// Without gaps in this format; only rank 4 has others than nchw.
   bool is_contiguous(MemoryFormat format) const;
+  /// Its memory, which views share.
   const Ref<Storage>& storage() const { return checked().storage; }
-  TensorImpl* impl() const { return impl_.get(); }
+  TensorImpl* impl() const { return impl_.get(); }  ///< for ops: what handles share
+  /// Whether both are handles of one tensor.
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
   /// Shape, dtype, device and, for small tensors, the values.
   std::string str() const;
@@ -121,18 +141,22 @@ class Tensor {
   /// i32 and i64 NaN is 0 and what lies beyond the range becomes its end, as PyTorch has it on a
   /// GPU; i8 and u8 wrap. Integers wrap in smaller ones. True is what is not 0.
   Tensor to(DType dtype) const;
+  /// This tensor if it lies so, else a copy. Throws ShapeError for a format other than nchw unless
+  /// rank is 4.
   Tensor to(MemoryFormat format) const;
+  /// This tensor if it is on the CPU, else a copy.
   Tensor cpu() const { return to(Device::cpu()); }
   /// Always a copy.
   Tensor copy_to(Device device) const;
-  Tensor clone() const;
-  Tensor contiguous() const;
+  Tensor clone() const;       ///< a copy on the same device, in the same memory format
+  Tensor contiguous() const;  ///< this tensor if it is row-major without gaps, else a copy that is
   /// For a tensor that is used on another stream of its device than the one it was made on: when
   /// it ends, its memory serves again only behind the work that is queued on `stream` by then.
   /// Throws ValueError for a stream of another device, CompileError in a step that is compiled.
   void record_stream(const Stream& stream) const { storage()->record_stream(stream); }
 
   // --- host access. Throws DeviceError unless on the CPU, DTypeError unless T fits.
+  /// Its first element. The memory lives as long as a tensor that shares it.
   template <class T>
   T* data() const {
     return static_cast<T*>(host_data(dtype_of<T>));
@@ -181,46 +205,69 @@ class Tensor {
   // --- views: share storage (differentiable)
   Tensor view(const Shape& shape) const;     ///< one size may be -1; throws where it needs a copy
   Tensor reshape(const Shape& shape) const;  ///< a view where possible, else a copy
+  /// Axes start to end, both included, become one: a view where possible, else a copy.
   Tensor flatten(int start = 0, int end = -1) const;
+  ///@{
+  /// Axis i of the result is axes[i] of this: all axes, each once.
   Tensor permute(std::initializer_list<int> axes) const;
   Tensor permute(std::span<const int> axes) const;
-  Tensor transpose(int a, int b) const;
-  Tensor t() const { return transpose(0, 1); }
-  Tensor expand(const Shape& shape) const;  ///< -1 keeps a size
-  Tensor squeeze(int axis) const;
-  Tensor squeeze() const;
-  Tensor unsqueeze(int axis) const;
+  ///@}
+  Tensor transpose(int a, int b) const;         ///< two axes swapped
+  Tensor t() const { return transpose(0, 1); }  ///< a matrix transposed
+  Tensor expand(const Shape& shape) const;      ///< -1 keeps a size
+  Tensor squeeze(int axis) const;               ///< without that axis if its size is 1
+  Tensor squeeze() const;                       ///< without all axes of size 1
+  Tensor unsqueeze(int axis) const;  ///< with an axis of size 1 before `axis`, which counts to rank
   /// Elements start, start + step, ... below stop along `axis`; negative bounds count from the end.
   Tensor slice(int axis, int64_t start, int64_t stop, int64_t step = 1) const;
   Tensor select(int axis, int64_t index) const;  ///< drops the axis
+  /// The part at `index` of the first axis.
   Tensor operator[](int64_t index) const { return select(0, index); }
   /// A view with any shape and strides, without a gradient. Unchecked: for ops.
   Tensor alias(const Shape& shape, const Strides& strides, int64_t offset) const;
 
   // --- ops as members: those that are asked for most; all are functions of <brim/ops/...>, too
+  ///@{
+  /// Over these axes, or all. See sum() and mean() in <brim/ops/reduce.h>.
   Tensor sum(const std::vector<int>& axes = {}, bool keepdim = false) const;
   Tensor mean(const std::vector<int>& axes = {}, bool keepdim = false) const;
+  ///@}
+  ///@{
+  /// The extreme element; NaN if there is one. Throws ValueError of no elements.
   Tensor max() const;
   Tensor min() const;
+  ///@}
+  ///@{
+  /// Where the extreme element is, i64; without an axis its row-major position in all elements.
   Tensor argmax(std::optional<int> axis = {}, bool keepdim = false) const;
   Tensor argmin(std::optional<int> axis = {}, bool keepdim = false) const;
+  ///@}
+  /// The product of matrices, or of batches of them; see <brim/ops/matmul.h>.
   Tensor matmul(const Tensor& other) const;
 
   // --- in place. A leaf that requires a gradient may only be written under NoGrad. For other
   // tensors what is written is recorded (but for random numbers), unless tensors share the memory,
   // as views do: AutogradError then; slice_scatter and select_scatter have gradients for parts.
-  Tensor& fill_(double value);
-  Tensor& zero_() { return fill_(0); }
+  Tensor& fill_(double value);          ///< every element becomes `value`
+  Tensor& zero_() { return fill_(0); }  ///< every element becomes 0
   /// Broadcasts, casts and copies between devices.
   Tensor& copy_(const Tensor& source, const CopyOptions& options = {});
+  ///@{
+  /// Adds (subtracts) what is given, times alpha, to this; returns this. `other` broadcasts.
   Tensor& add_(const Tensor& other, double alpha = 1);
   Tensor& add_(double value);
   Tensor& sub_(const Tensor& other, double alpha = 1) { return add_(other, -alpha); }
   Tensor& sub_(double value) { return add_(-value); }
+  ///@}
+  ///@{
+  /// Multiplies this by what is given; returns this. `other` broadcasts.
   Tensor& mul_(const Tensor& other);
   Tensor& mul_(double factor);
+  ///@}
   Tensor& div_(const Tensor& other);  ///< floating dtypes only (DTypeError)
-  Tensor& div_(double value);
+  Tensor& div_(double value);         ///< floating dtypes only (DTypeError)
+  ///@{
+  /// In place, as the members of those names.
   Tensor& operator+=(const Tensor& other) { return add_(other); }
   Tensor& operator-=(const Tensor& other) { return sub_(other); }
   Tensor& operator*=(const Tensor& other) { return mul_(other); }
@@ -229,18 +276,20 @@ class Tensor {
   Tensor& operator-=(double value) { return sub_(value); }
   Tensor& operator*=(double value) { return mul_(value); }
   Tensor& operator/=(double value) { return div_(value); }
+  ///@}
   /// Numbers in [low, high). Without a generator, Generator::global() is used.
   Tensor& uniform_(double low = 0, double high = 1, Generator* generator = nullptr);
+  /// Normal numbers. Without a generator, Generator::global() is used.
   Tensor& normal_(double mean = 0, double std = 1, Generator* generator = nullptr);
 
   // --- autograd
   bool requires_grad() const;  ///< set by the user, or because an input of its op requires one
   Tensor& set_requires_grad(bool value = true);  ///< leaves of floating dtype only
-  bool is_leaf() const;
-  Tensor grad() const;  ///< undefined before the first backward
-  void set_grad(const Tensor& grad);
-  void zero_grad() { set_grad({}); }
-  void retain_grad();  ///< keep .grad() of a tensor that is not a leaf
+  bool is_leaf() const;                          ///< no op made it, or none that records a history
+  Tensor grad() const;                           ///< undefined before the first backward
+  void set_grad(const Tensor& grad);             ///< what grad() returns from now on
+  void zero_grad() { set_grad({}); }             ///< grad() is undefined from now on
+  void retain_grad();                            ///< keep .grad() of a tensor that is not a leaf
   /// d this / d leaves, added to each leaf's grad. Without `gradient` this must hold one element.
   void backward(const Tensor& gradient = {}, BackwardOptions options = {}) const;
   Tensor detach() const;  ///< shares storage, has no history
@@ -250,7 +299,7 @@ class Tensor {
   /// tensors may still be computed. Under dist::DataParallel that is this part's gradient, before
   /// ranks exchange it: no place for an optimizer. Returns an id for remove_hook.
   int register_post_accumulate_grad_hook(std::function<void(Tensor&)> hook);
-  void remove_hook(int id);
+  void remove_hook(int id);  ///< the hook of that id is called no more
   /// Replaces what this handle's tensor holds (storage, shape, dtype), keeping its identity and
   /// whether it requires a gradient; modules use it to move parameters between devices.
   void set_data(const Tensor& source);

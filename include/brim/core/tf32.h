@@ -19,7 +19,7 @@ class Tf32 {
   Tf32(const Tf32&) = delete;
   Tf32& operator=(const Tf32&) = delete;
 
-  static bool allowed();
+  static bool allowed();  ///< whether this thread may use it now
 
   /// Why products on the device cannot be computed in TF32, and what to do; empty where they can
   /// be, and on devices that have no TF32 and compute in full f32.

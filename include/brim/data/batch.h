@@ -16,8 +16,8 @@ namespace brim::data {
 
 /// A tensor of a batch, and what it is called.
 struct NamedTensor {
-  std::string name = {};
-  Tensor tensor = {};
+  std::string name = {};  ///< of the field: "x", "mask"
+  Tensor tensor = {};     ///< its values, the batch as axis 0
 };
 
 /// The tensors belong to whoever holds them: a slot's memory is used again only when nobody does,
@@ -47,12 +47,16 @@ struct Batch {
 template <class E>
 class BatchIterator {
  public:
+  ///@{
+  /// For the standard library's algorithms.
   using iterator_category = std::input_iterator_tag;
   using value_type = Batch;
   using difference_type = std::ptrdiff_t;
   using pointer = Batch*;
   using reference = Batch&;
+  ///@}
 
+  /// For epochs: at `batch`, or at the end where it is null.
   BatchIterator(E* epoch, Batch* batch) : epoch_(epoch), batch_(batch) {}
   /// Owns the epoch and begins it; the epoch ends with the last copy of the iterator.
   explicit BatchIterator(E epoch)
@@ -60,12 +64,17 @@ class BatchIterator {
         epoch_(owned_.get()),
         batch_(epoch_->next()) {}
 
+  ///@{
+  /// The batch, which lasts until the iterator moves on.
   Batch& operator*() const { return *batch_; }
   Batch* operator->() const { return batch_; }
+  ///@}
+  /// The next batch.
   BatchIterator& operator++() {
     batch_ = epoch_->next();
     return *this;
   }
+  /// Whether both are at one batch, or at the end.
   bool operator==(const BatchIterator& other) const { return batch_ == other.batch_; }
 
  private:

@@ -22,6 +22,7 @@ class Collated {
   virtual ~Collated() = default;
   /// Memory for a tensor of the batch, to be written in full.
   virtual void* make(std::string_view name, DType dtype, const Shape& shape) = 0;
+  /// The same of T's dtype, as elements.
   template <class T>
   std::span<T> make(std::string_view name, const Shape& shape) {
     return {static_cast<T*>(make(name, dtype_of<T>, shape)), static_cast<size_t>(shape.numel())};
@@ -33,6 +34,7 @@ class Collated {
 /// its place; all samples have the same shapes then.
 using Collate = std::function<void(std::span<const Sample> samples, Collated& out)>;
 
+/// Options of pad().
 struct PadOptions {
   double value = 0;  ///< that short samples are filled up with
   std::vector<std::pair<std::string, double>> values = {};  ///< of fields that have another one

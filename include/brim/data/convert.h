@@ -31,6 +31,7 @@ const char* to_string(DataFormat format);
 /// Inverse of `to_string`. Throws ValueError for any other word.
 DataFormat parse_data_format(const std::string& word);
 
+/// Options of convert().
 struct ConvertOptions {
   int side = 0;       ///< resize (bilinear) to side x side; 0: as they are. CIFAR-10 takes 0 and 32
   int workers = -1;   ///< decoding threads; 0: the calling one; -1: one per available CPU
@@ -41,11 +42,12 @@ struct ConvertOptions {
   std::function<bool(const ConvertProgress&)> progress = {};
 };
 
+/// What convert() wrote.
 struct ConvertResult {
-  int64_t train = 0;
-  int64_t test = 0;  ///< 0 if the input has no test split
-  std::vector<std::string> classes;
-  std::vector<std::string> files;  ///< what was written, as paths
+  int64_t train = 0;                 ///< pictures of the training split
+  int64_t test = 0;                  ///< 0 if the input has no test split
+  std::vector<std::string> classes;  ///< in the order of their labels
+  std::vector<std::string> files;    ///< what was written, as paths
 };
 
 /// Writes data_batch_1.bin ... (10,000 records a file), test_batch.bin if there is a test split,

@@ -55,7 +55,7 @@ class Dataset {
   virtual bool in_memory() const { return false; }
 };
 
-using DatasetPtr = std::shared_ptr<const Dataset>;
+using DatasetPtr = std::shared_ptr<const Dataset>;  ///< A data set that loaders share.
 
 /// Sample i has row i of each tensor, on the CPU. Throws ValueError, ShapeError where they have not
 /// equally many rows.

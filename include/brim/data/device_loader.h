@@ -26,7 +26,9 @@ enum class AugmentOn : uint8_t {
   device,     ///< there, from bytes: a quarter crosses the link
 };
 
+/// Options of DeviceLoader.
 struct DeviceLoaderOptions {
+  /// Where pictures are cropped, mirrored and normalised.
   AugmentOn augment_on = AugmentOn::automatic;
   /// Upload all pictures at once, as bytes, and make batches there: nothing is read or copied per
   /// batch but the order of an epoch, once.
@@ -39,8 +41,11 @@ struct DeviceLoaderOptions {
 /// DeviceLoader runs one at a time: the epoch before ends where the next one begins.
 class DeviceEpoch {
  public:
+  ///@{
+  /// Moves; what is left behind has no batches.
   DeviceEpoch(DeviceEpoch&&) noexcept;
   DeviceEpoch& operator=(DeviceEpoch&&) noexcept;
+  ///@}
   ~DeviceEpoch();
 
   /// The next batch, x (N, C, H, W) f32 and y (N) i64 on the device, or null at the end. What uses
@@ -59,9 +64,12 @@ class DeviceEpoch {
   /// this epoch. Else nothing has changed. Throws ValueError for a count below 1.
   bool take(int64_t count);
 
-  using Iterator = BatchIterator<DeviceEpoch>;
+  using Iterator = BatchIterator<DeviceEpoch>;  ///< over what is left of it
+  ///@{
+  /// For `for (Batch& batch : epoch)`; once.
   Iterator begin() { return {this, next()}; }
   Iterator end() { return {this, nullptr}; }
+  ///@}
 
  private:
   friend class DeviceLoader;
@@ -86,8 +94,11 @@ class DeviceLoader {
   /// host, and never resident.
   DeviceLoader(const Loader& loader, std::vector<Device> devices,
                const DeviceLoaderOptions& options = {});
+  ///@{
+  /// Moves; what is left behind feeds nothing.
   DeviceLoader(DeviceLoader&&) noexcept;
   DeviceLoader& operator=(DeviceLoader&&) noexcept;
+  ///@}
   ~DeviceLoader();
 
   /// Starts epoch `epoch` at batch `first_batch`, as Loader::epoch() does.
@@ -96,7 +107,7 @@ class DeviceLoader {
   /// Each pass over the object itself is the next epoch: the one after that begun last, here or by
   /// epoch(); at first 0.
   DeviceEpoch::Iterator begin();
-  DeviceEpoch::Iterator end() { return {nullptr, nullptr}; }
+  DeviceEpoch::Iterator end() { return {nullptr, nullptr}; }  ///< the end of any epoch
 
   /// With DeviceLoaderOptions::resident: makes the next full batch, x and y alone, in one launch,
   /// which moves on to the one after it. For steps that find their batch themselves, so that
@@ -111,8 +122,8 @@ class DeviceLoader {
   /// where DeviceEpoch::take() did not allow it and the samples are at their end.
   Batch next_in_step();
 
-  const Loader& loader() const;  ///< where the batches come from
-  const std::vector<Device>& devices() const;
+  const Loader& loader() const;                ///< where the batches come from
+  const std::vector<Device>& devices() const;  ///< that it feeds, as given
   int64_t resident_bytes() const;  ///< of the data on the device; 0 if it is not resident
   int64_t skipped() const;         ///< samples left out so far, up to the batch handed out last
   /// "pictures as bytes, augmented on cuda:0": for logs.

@@ -17,6 +17,7 @@ struct GetProgress {
   int64_t total = 0;  ///< bytes of the whole; 0: not known
 };
 
+/// Options of get().
 struct GetOptions {
   /// Where to look first: the address of the folder that holds the set's files.
   std::string mirror = {};

@@ -45,11 +45,13 @@ class IterableDataset {
   /// gives the one behind it.
   virtual bool next(Sample& out) = 0;
 
+  ///@{
   /// Where it is, as bytes: after begin() of the same epoch, load_state() of another object like
   /// this one goes on from there, to the bit. Called between samples, as a rule once a batch.
   /// By default they throw ValueError.
   virtual std::string state() const;
   virtual void load_state(const std::string& state);
+  ///@}
 
   /// What it is, for messages: "train.txt". Called by any thread at any time.
   virtual std::string describe() const;
@@ -60,7 +62,7 @@ class IterableDataset {
   virtual void interrupt() {}
 };
 
-using IterablePtr = std::shared_ptr<IterableDataset>;
+using IterablePtr = std::shared_ptr<IterableDataset>;  ///< A stream of samples that loaders share.
 
 // What follows makes one data set of another, and can tell its state where that can. All throw
 // ValueError for a null one and for impossible numbers.

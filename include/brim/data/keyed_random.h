@@ -10,9 +10,10 @@ namespace brim::data {
 /// A short stream of random words under one key (splitmix64). Cheap to make: one per sample.
 class KeyedRandom {
  public:
+  /// The same key gives the same numbers.
   explicit constexpr KeyedRandom(uint64_t key) : state_(key) {}
 
-  uint64_t next();
+  uint64_t next();  ///< 64 random bits
 
   /// Uniform integer in [lo, hi] (bias below 2^-32 per unit of range).
   int uniform(int lo, int hi) {

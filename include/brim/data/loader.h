@@ -30,23 +30,24 @@ enum class OnError : uint8_t {
   skip,   ///< it is left out of its batch (which gets smaller) and counted
 };
 
+/// Options of Loader.
 struct LoaderOptions {
-  int64_t batch = 4;
+  int64_t batch = 4;  ///< samples of a batch
   int workers =
       -1;  ///< threads; 0: the calling thread does the work; -1: chosen, and tuned while it runs
-  int ahead = -1;  ///< batches made in advance, in ahead + 2 slots; -1: chosen and tuned
-  bool shuffle = true;
+  int ahead = -1;          ///< batches made in advance, in ahead + 2 slots; -1: chosen and tuned
+  bool shuffle = true;     ///< another order in each epoch; false: that of the data
   bool drop_last = false;  ///< leave out a last batch that is not full
-  uint64_t seed = 0;
+  uint64_t seed = 0;       ///< of the order, and of what augments
   /// This process of `world_size`, each with batches of `batch`. Together the ranks' k-th batches
   /// are the k-th of one loader with world_size * batch, cut into runs: rank 0 has the first one.
   /// Batches in buckets, and samples of iterable data, are dealt out in turns.
   int rank = 0;
-  int world_size = 1;
+  int world_size = 1;  ///< how many ranks share each batch
   /// An epoch's samples are a multiple of this and of world_size: the first ones come again at its
   /// end, or with drop_last the last ones are left out.
   int64_t multiple_of = 1;
-  OnError on_error = OnError::raise;
+  OnError on_error = OnError::raise;  ///< what becomes of a sample that cannot be read
   /// Where the batches will be copied to. They are made on the CPU in any case; for cuda and sim in
   /// pinned memory, so that copies to such a device go on while the loop does other things.
   Device target = Device::cpu();
@@ -69,9 +70,12 @@ struct LoaderOptions {
 class Epoch {
  public:
   class Pipeline;
-  explicit Epoch(std::unique_ptr<Pipeline> pipeline);
+  explicit Epoch(std::unique_ptr<Pipeline> pipeline);  ///< for Loader
+  ///@{
+  /// Moves; what is left behind has no batches.
   Epoch(Epoch&&) noexcept;
   Epoch& operator=(Epoch&&) noexcept;
+  ///@}
   ~Epoch();
 
   /// The next batch, or null at the end. The batch before it is given back, its tensors are not.
@@ -88,9 +92,12 @@ class Epoch {
   /// be kept. Throws ValueError where iterable data has no state.
   std::string state() const;
 
-  using Iterator = BatchIterator<Epoch>;
+  using Iterator = BatchIterator<Epoch>;  ///< over what is left of it
+  ///@{
+  /// For `for (Batch& batch : epoch)`; once.
   Iterator begin() { return {this, next()}; }
   Iterator end() { return {this, nullptr}; }
+  ///@}
 
  private:
   std::unique_ptr<Pipeline> pipeline_;
@@ -132,8 +139,8 @@ class Loader {
   /// Each pass over the loader itself is the next epoch: the one after that begun last, here or by
   /// epoch(); at first 0.
   Epoch::Iterator begin() const { return Epoch::Iterator(epoch(next_epoch())); }
-  Epoch::Iterator end() const { return {nullptr, nullptr}; }
-  int64_t next_epoch() const;  ///< that begin() would begin
+  Epoch::Iterator end() const { return {nullptr, nullptr}; }  ///< the end of any epoch
+  int64_t next_epoch() const;                                 ///< that begin() would begin
 
   int64_t batches() const;  ///< in an epoch of this rank
   int64_t samples() const;  ///< in an epoch of this rank
@@ -157,10 +164,11 @@ class Loader {
   Loader with_workers(std::optional<int> workers = {}) const;
 
   bool is_iterable() const;  ///< without random access, and of a length that nobody knows
+  /// What it reads. Throws ValueError for iterable data.
   const Dataset& dataset() const;
   /// Of pictures. This and what else is about pictures throws ValueError for other data sets.
   const Source& source() const;
-  bool has_pictures() const;
+  bool has_pictures() const;             ///< whether it reads labelled pictures of a Source
   const Collate& collate() const;        ///< as asked for: empty where samples are stacked
   const LoaderOptions& options() const;  ///< with workers and ahead as chosen at first
   int workers() const;                   ///< threads of an epoch that starts now
@@ -170,10 +178,10 @@ class Loader {
   std::vector<std::string> decisions() const;
   /// What each worker did in the epochs that have ended; more than workers() where there were more.
   std::vector<WorkerAccount> worker_accounts() const;
-  const Transform& transform() const;
-  ImageShape sample_shape() const;  ///< after the transform
-  ImageShape raw_shape() const;     ///< before its last part; {0, 0, 0} if pictures differ there
-  int64_t skipped() const;          ///< samples left out so far, over all epochs
+  const Transform& transform() const;  ///< what is done to pictures
+  ImageShape sample_shape() const;     ///< after the transform
+  ImageShape raw_shape() const;        ///< before its last part; {0, 0, 0} if pictures differ there
+  int64_t skipped() const;             ///< samples left out so far, over all epochs
   /// "1 worker (2 CPUs, source in memory), 18 slots of 48 KiB": for logs; as it is now.
   std::string describe() const;
 

@@ -19,6 +19,7 @@
 
 namespace brim::data {
 
+/// Options of open_pictures().
 struct PictureOptions {
   /// Random choices come from Sample::random(). RandomResizedCrop::scaled_decode has no effect.
   Transform transform = {};
@@ -39,7 +40,7 @@ class PictureData : public Dataset {
   virtual ImageShape shape() const = 0;
 };
 
-using PictureDataPtr = std::shared_ptr<const PictureData>;
+using PictureDataPtr = std::shared_ptr<const PictureData>;  ///< Pictures that loaders share.
 
 /// The value of a mask, and of "y", that is no class: losses and metrics leave such pixels out.
 /// Crops that reach beyond a picture have it there.

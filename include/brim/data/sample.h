@@ -20,11 +20,12 @@ namespace brim::data {
 
 /// One field of a sample; `data` lies in row-major order and belongs to the sample.
 struct SampleField {
-  std::string name = {};
-  DType dtype = DType::f32;
-  Shape shape = {};
-  void* data = nullptr;
+  std::string name = {};     ///< of the tensor in the batch
+  DType dtype = DType::f32;  ///< of its elements
+  Shape shape = {};          ///< of one sample's part
+  void* data = nullptr;      ///< where its elements are, row-major
 
+  /// Of its elements.
   int64_t bytes() const { return shape.numel() * static_cast<int64_t>(size_of(dtype)); }
   /// Throws DTypeError unless T fits.
   template <class T>
@@ -46,15 +47,19 @@ struct SampleRows;
 /// copied.
 class Sample {
  public:
-  Sample();
+  Sample();  ///< without fields
   ~Sample();
+  ///@{
+  /// Moves the fields and their memory.
   Sample(Sample&&) noexcept;
   Sample& operator=(Sample&&) noexcept;
+  ///@}
 
   // --- for those who fill it
   /// Memory for the field `name`, to be written in full. Throws ShapeError where batches are
   /// stacked and earlier samples had another shape; ValueError for an empty name.
   void* make(std::string_view name, DType dtype, const Shape& shape);
+  /// The same of T's dtype, as elements.
   template <class T>
   std::span<T> make(std::string_view name, const Shape& shape) {
     return {static_cast<T*>(make(name, dtype_of<T>, shape)), static_cast<size_t>(shape.numel())};
@@ -87,6 +92,7 @@ class Sample {
   // --- for those who read it
   /// Where it comes from, for messages: Dataset::describe.
   std::string describe() const;
+  /// Those made so far, in order.
   std::span<const SampleField> fields() const { return {fields_.data(), count_}; }
   /// Null where there is none.
   const SampleField* find(std::string_view name) const;

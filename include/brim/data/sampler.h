@@ -36,6 +36,7 @@ std::shared_ptr<const Sampler> balanced_sampler(std::span<const int64_t> labels,
 /// times its shortest, so that little is padding, and as many more as fill a batch. Samples change
 /// their batches, and batches their places, from epoch to epoch.
 struct Buckets {
+  /// Each bucket's longest sample is so many times as long as that of the one before.
   double growth = 1.1;
   /// 0: LoaderOptions::batch samples. Else as many as have this many tokens at most, padded to the
   /// longest of the bucket; at least one.

@@ -16,7 +16,11 @@ namespace brim::data {
 
 /// Which part of a data set. `all` is train followed by test, or everything in data without a
 /// split.
-enum class Split : uint8_t { train, test, all };
+enum class Split : uint8_t {
+  train,  ///< what is learned from
+  test,   ///< what is measured on
+  all     ///< both together
+};
 
 /// "train", "test" or "all".
 const char* to_string(Split split);

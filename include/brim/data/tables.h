@@ -19,17 +19,18 @@ enum class Target : uint8_t {
   classes,    ///< i64: a number for each different text, in the order of numbers or letters
 };
 
+/// Options of open_csv().
 struct CsvOptions {
   std::vector<std::string> columns =
       {};  ///< those of "x", in this order; empty: all but the targets
   std::vector<std::string> targets = {};  ///< those of "y"; empty: the last column
   bool has_target = true;                 ///< false: there is no "y"
-  Target target = Target::automatic;
+  Target target = Target::automatic;      ///< what "y" holds
   /// Of the target, where they are known already, as from another table; a text that is none of
   /// them is an error. Needs Target::classes.
   std::vector<std::string> classes = {};
-  char delimiter = ',';
-  bool header = true;  ///< the first line names the columns; else they are "0", "1", ...
+  char delimiter = ',';  ///< between columns
+  bool header = true;    ///< the first line names the columns; else they are "0", "1", ...
 };
 
 /// A table of numbers in memory.
@@ -53,8 +54,10 @@ std::shared_ptr<const Table> open_csv(const std::string& path, const CsvOptions&
 /// their names. Throws FileError for damage, for Fortran order and objects, and for arrays that
 /// have not equally many rows.
 DatasetPtr open_npy(const std::string& path);
+/// Arrays of a NumPy .npz file, each a field of the same number of samples. Throws FileError.
 DatasetPtr open_npz(const std::string& path);
 
+/// Options of open_tokens().
 struct TokenOptions {
   int64_t window = 256;     ///< tokens of a sample
   int64_t stride = 0;       ///< from one sample to the next; 0: the window, so that none overlap

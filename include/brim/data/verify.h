@@ -18,6 +18,7 @@ struct VerifyProgress {
   const char* stage = "";  ///< "open" (of an archive) or "decode"
 };
 
+/// Options of verify().
 struct VerifyOptions {
   int workers = -1;        ///< decoding threads; 0: the calling one; -1: one per available CPU
   int64_t listed = 10000;  ///< the most entries of VerifyReport::damage
@@ -27,23 +28,25 @@ struct VerifyOptions {
 
 /// A sample that cannot be decoded, or a split that cannot be opened.
 struct Damage {
-  Split split = Split::train;
-  int64_t index = -1;  ///< of the sample in its split; -1: the split itself
-  std::string reason;  ///< begins with the path
+  Split split = Split::train;  ///< that is read
+  int64_t index = -1;          ///< of the sample in its split; -1: the split itself
+  std::string reason;          ///< begins with the path
 };
 
+/// What verify() found in a split.
 struct SplitReport {
-  Split split = Split::train;
-  int64_t images = 0;
+  Split split = Split::train;      ///< which one
+  int64_t images = 0;              ///< how many it has
   std::vector<int64_t> per_class;  ///< images by label, damaged ones too
 };
 
+/// What verify() found.
 struct VerifyReport {
-  std::vector<std::string> classes;
+  std::vector<std::string> classes;                   ///< in the order of their labels
   std::vector<SplitReport> splits;                    ///< those that could be opened
   std::vector<std::pair<ImageShape, int64_t>> sizes;  ///< of the sound images, the commonest first
-  int64_t images = 0;
-  int64_t damaged = 0;         ///< images
+  int64_t images = 0;                                 ///< read in all splits
+  int64_t damaged = 0;                                ///< images
   std::vector<Damage> damage;  ///< splits, then samples in order; the first `listed` of them
   int64_t pixel_bytes = 0;     ///< of all decoded images
   double seconds = 0;          ///< for opening and decoding

@@ -9,7 +9,7 @@ namespace brim::data {
 /// What a worker did in epochs that have ended, in seconds. The parts add up to `wall`. That the
 /// loop waited for it is Cause::input in the loop's account (brim/diag/account.h).
 struct WorkerAccount {
-  double wall = 0;
+  double wall = 0;     ///< seconds of all workers together, which the others add up to
   double read = 0;     ///< files and archives; what a source makes itself, as Source::read does
   double decode = 0;   ///< pictures in files
   double augment = 0;  ///< the other steps of the transform, and data::map()

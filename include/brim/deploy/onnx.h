@@ -16,6 +16,7 @@
 
 namespace brim::deploy {
 
+/// Options of save_onnx().
 struct OnnxOptions {
   /// Samples of a batch, where the file is to take no other number; else axis 0 of inputs is the
   /// dimension "batch", of any size.
@@ -32,11 +33,11 @@ struct OnnxOptions {
 
 /// What a file holds.
 struct OnnxSummary {
-  int64_t nodes = 0;
+  int64_t nodes = 0;                         ///< of the graph
   int64_t initializers = 0;                  ///< weights and constants
   int64_t bytes = 0;                         ///< of the file
   std::map<std::string, int64_t> operators;  ///< how many nodes of each
-  int64_t opset = 0;
+  int64_t opset = 0;                         ///< version of ONNX's operators
 };
 
 /// Writes what `network` computes of x in eval mode as an ONNX file, atomically. `example`: shape
@@ -59,7 +60,7 @@ OnnxSummary save_onnx(const std::string& path, nn::Module& network, const OnnxFo
 
 /// A kernel that ONNX can hold, and by which of its operators: "silu", "Sigmoid, Mul".
 struct OnnxKernel {
-  std::string kernel, operators;
+  std::string kernel, operators;  ///< a brim kernel, and the operators of ONNX that it becomes
 };
 /// All of them, in the order of their names.
 std::vector<OnnxKernel> onnx_kernels();

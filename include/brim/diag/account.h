@@ -37,16 +37,16 @@ enum class Cause : uint8_t {
   stolen,          ///< a thread was ready and had no core
   other,           ///< the residual
 };
-inline constexpr int kCauseCount = 22;
+inline constexpr int kCauseCount = 22;  ///< how many there are
 
-std::string_view name(Cause cause);
+std::string_view name(Cause cause);  ///< as the account prints it: "host read"
 
 /// A finished account. The entries of `seconds` add up to `wall`.
 struct Account {
-  double wall = 0;  ///< seconds
-  std::array<double, kCauseCount> seconds{};
+  double wall = 0;                            ///< seconds
+  std::array<double, kCauseCount> seconds{};  ///< by cause, in the order of Cause
 
-  double fraction(Cause cause) const;
+  double fraction(Cause cause) const;  ///< share of the wall time; 0 without any
   /// Percentages with one decimal, rounded so that they add up to exactly 100.0 (largest
   /// remainder).
   std::array<double, kCauseCount> percent() const;

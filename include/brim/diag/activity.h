@@ -30,6 +30,7 @@ class Activity {
 
   // What follows is for the thread.
 
+  /// A span begins at `at` (ticks()); for its own thread.
   void open(const char* name, Cause cause, uint64_t at) {
     const uint32_t depth = depth_.load(std::memory_order_relaxed);
     if (depth < kDepth) names_[depth].store(name, std::memory_order_relaxed);

@@ -9,8 +9,8 @@ namespace brim {
 
 /// A device, and why it was chosen: "most free memory of 2 GPUs (70.1 GiB)".
 struct DeviceChoice {
-  Device device;
-  std::string reason;
+  Device device;       ///< what was chosen
+  std::string reason;  ///< why, in one line
 };
 
 /// The GPU with the most free memory; of those within 5 % of it the least busy, of those within 5

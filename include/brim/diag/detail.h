@@ -5,6 +5,7 @@
 
 namespace brim::diag {
 
+/// How much a trace holds.
 enum class Detail : uint8_t {
   graphs,  ///< a replayed graph is one piece of work, computing from its begin to its end
   nodes,   ///< each of its kernels and copies: memory and time for every one, so for bounded runs
@@ -14,7 +15,7 @@ enum class Detail : uint8_t {
 /// while a Trace records. Where one user wants nodes, all that measure the device then get them.
 class NodeDetail {
  public:
-  NodeDetail();
+  NodeDetail();  ///< until the end of the scope
   ~NodeDetail();
   NodeDetail(const NodeDetail&) = delete;
   NodeDetail& operator=(const NodeDetail&) = delete;

@@ -47,12 +47,13 @@ struct HostReading {
   int64_t resident = 0;           ///< bytes of memory of this process
   std::optional<double> energy;   ///< joules of the CPUs since the monitor was made, by RAPL
 
-  double mean_load() const;
+  double mean_load() const;  ///< mean of core_load; 0 without any
 };
 
+/// What one look at the machine found.
 struct Reading {
-  double seconds = 0;  ///< since the monitor was made
-  HostReading host;
+  double seconds = 0;                               ///< since the monitor was made
+  HostReading host;                                 ///< of the machine itself
   std::vector<std::pair<Device, GpuReading>> gpus;  ///< of cuda and sim, in their order
 };
 
@@ -60,8 +61,8 @@ struct Reading {
 /// ECC errors are the highest, energy what was used between the first and the last,
 /// `clocks_held_by` all that were met, `throttled` whether it ever was.
 struct MonitorSummary {
-  int64_t readings = 0;
-  Reading mean;
+  int64_t readings = 0;                 ///< how often it looked
+  Reading mean;                         ///< of each value over those that have it
   std::vector<double> throttled_share;  ///< of the readings, for each of mean.gpus
   /// Joules between the first and the last, by the power that was read, each reading for the time
   /// since the one before; empty where power was not read each time. For each of mean.gpus.
@@ -69,6 +70,7 @@ struct MonitorSummary {
   double stretch = 0;  ///< seconds between the first and the last of them
 };
 
+/// Options of Monitor.
 struct MonitorOptions {
   double period = 1;  ///< seconds between two readings
   /// Called with each reading, by the monitor's thread or that of read_now(). Must not throw.

@@ -22,7 +22,7 @@ class Sampling {
   /// What it is taken to cost to begin and to end a window.
   static constexpr double kWindowUs = 200;
 
-  explicit Sampling(const std::vector<Device>& devices);
+  explicit Sampling(const std::vector<Device>& devices);  ///< `devices`: whose work is noted
   /// Goes on recording.
   ~Sampling();
   Sampling(const Sampling&) = delete;

@@ -12,7 +12,7 @@ namespace brim::diag {
 
 /// Where a process stands in the trace of several.
 struct TraceProcess {
-  int number = 0;
+  int number = 0;         ///< which process of the trace, from 0
   std::string name = {};  ///< goes before those of its host and devices: "rank 1"
   double later_us = 0;    ///< its recording began so much after the trace's time 0
 };
@@ -30,8 +30,8 @@ class Trace {
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  int64_t events() const;
-  int64_t dropped() const;
+  int64_t events() const;   ///< written so far
+  int64_t dropped() const;  ///< left out for want of memory
   /// Seconds of std::chrono::steady_clock when it began: time 0 of its events.
   double begin_seconds() const;
   /// Writes JSON (Trace Event Format, Google 2016) piece by piece.

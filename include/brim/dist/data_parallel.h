@@ -27,6 +27,8 @@ namespace brim::dist {
 
 class Reducer;
 
+/// Keeps a module's gradients the same in all ranks of a group, while backward still computes
+/// others.
 class DataParallel {
  public:
   /// The other ranks' parameters and buffers become those of rank 0. `virtual_ranks`: a multiple of
@@ -43,8 +45,8 @@ class DataParallel {
   /// whose number would decide the bits.
   void compress_gradients(DType dtype);
 
-  ProcessGroup& group() const { return *group_; }
-  int64_t virtual_ranks() const { return virtual_ranks_; }
+  ProcessGroup& group() const { return *group_; }           ///< the ranks that share it
+  int64_t virtual_ranks() const { return virtual_ranks_; }  ///< parts that a batch is cut into
   int64_t parts() const { return virtual_ranks_ / group_->size(); }  ///< of this rank
 
   /// The mean loss over part 0, 1, ... of this rank's samples: parts() equal runs of them.

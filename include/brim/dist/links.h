@@ -11,13 +11,13 @@ namespace brim::dist {
 /// What connects the devices of a cluster. All bandwidths are in bytes/s and count one direction,
 /// delays in seconds.
 struct Links {
-  int ranks_per_host = 0;  ///< 0: all are on one
-  double device = 450e9;   ///< from one device to others of its host (NVLink of an H100)
-  double device_delay = 8e-6;
-  double host = 12.5e9;  ///< from a host, all its devices together, to others (100 Gbit/s)
-  double host_delay = 20e-6;
-  double message = 1e-6;    ///< of a rank's time for each that it sends in an exchange
-  double memory = 3.35e12;  ///< of a device, through which gradients are packed and summed
+  int ranks_per_host = 0;      ///< 0: all are on one
+  double device = 450e9;       ///< from one device to others of its host (NVLink of an H100)
+  double device_delay = 8e-6;  ///< seconds from one device to another, without the bytes
+  double host = 12.5e9;        ///< from a host, all its devices together, to others (100 Gbit/s)
+  double host_delay = 20e-6;   ///< seconds from host to host, without the bytes
+  double message = 1e-6;       ///< of a rank's time for each that it sends in an exchange
+  double memory = 3.35e12;     ///< of a device, through which gradients are packed and summed
 };
 
 /// Seconds of all_reduce() of so many bytes over `ranks` devices, as brim's algorithm moves them:

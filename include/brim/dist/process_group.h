@@ -30,8 +30,14 @@ class Transport;
 struct Call;
 
 /// How the elements of the ranks become one.
-enum class Reduce : uint8_t { sum, product, min, max };
+enum class Reduce : uint8_t {
+  sum,      ///< their sum
+  product,  ///< their product
+  min,      ///< the least
+  max       ///< the largest
+};
 
+/// Options of a ProcessGroup.
 struct GroupOptions {
   /// Seconds that a call waits for a rank from which nothing comes, before it is a DistError; 0:
   /// without an end.
@@ -59,15 +65,16 @@ struct LinkSpeed {
 /// other ranks cannot know: give each thread a duplicate().
 class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  public:
+  /// For those who open groups; see local_group() and launch.h.
   explicit ProcessGroup(std::unique_ptr<Transport> transport, GroupOptions options = {});
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
-  int rank() const { return rank_; }
-  int size() const { return size_; }
-  const char* backend() const;  ///< "local", "tcp", "mpi", "simulated"
-  bool has_links() const;       ///< modelled ones (links.h), by which exchanges are timed
+  int rank() const { return rank_; }  ///< in [0, size)
+  int size() const { return size_; }  ///< how many ranks there are
+  const char* backend() const;        ///< "local", "tcp", "mpi", "simulated"
+  bool has_links() const;             ///< modelled ones (links.h), by which exchanges are timed
 
   /// Another group of the same ranks, whose calls do not mix with these. All ranks call it.
   /// `timeout`: instead of GroupOptions::timeout, in all ranks the same.
@@ -118,15 +125,16 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::map<std::string, std::string> settled_;
 };
 
-using GroupPtr = std::shared_ptr<ProcessGroup>;
+using GroupPtr = std::shared_ptr<ProcessGroup>;  ///< A group that modules and loaders share.
 
 /// Groups of `size` ranks within this process, by rank: give one to each thread.
 std::vector<GroupPtr> local_groups(int size, const GroupOptions& options = {});
 /// Calls `rank` with all of them at the same time: with the first one here, with each other one in
 /// a thread of its own, whose random numbers begin where this thread's are and which has its modes
-/// (GradMode, Autocast, AnomalyMode, Tf32). Returns when all have. A rank that throws ends its
-/// group; one that returns while others wait for it is noticed after GroupOptions::timeout. Throws
-/// what a rank threw by itself, and no DistError that others got because of it.
+/// (GradMode, Autocast, AnomalyMode, Tf32, DeviceScope). Returns when all have. A rank that throws
+/// ends its group; one that returns while others wait for it is noticed after
+/// GroupOptions::timeout. Throws what a rank threw by itself, and no DistError that others got
+/// because of it.
 void run_ranks(const std::vector<GroupPtr>& groups, const std::function<void(ProcessGroup&)>& rank);
 
 // --- collectives. Tensors live on one device, in any dtype that ops compute with
@@ -139,6 +147,7 @@ void all_reduce(ProcessGroup& group, Tensor& tensor, Reduce reduce = Reduce::sum
 void all_reduce(ProcessGroup& group, std::span<Tensor> tensors, Reduce reduce = Reduce::sum);
 /// Rank `root`'s values in all ranks.
 void broadcast(ProcessGroup& group, Tensor& tensor, int root = 0);
+/// The same for several tensors.
 void broadcast(ProcessGroup& group, std::span<Tensor> tensors, int root = 0);
 /// x of rank r becomes y[r]. y: (size, x's shape).
 void all_gather(ProcessGroup& group, const Tensor& x, Tensor& y);
@@ -146,8 +155,10 @@ void all_gather(ProcessGroup& group, const Tensor& x, Tensor& y);
 void reduce_scatter(ProcessGroup& group, const Tensor& x, Tensor& y, Reduce reduce = Reduce::sum);
 /// y[r] is the x[rank] of rank r. x, y: (size, ...).
 void all_to_all(ProcessGroup& group, const Tensor& x, Tensor& y);
+///@{
 /// To and from one other rank. Returns when the tensor may be written again. Not in compiled steps.
 void send(ProcessGroup& group, const Tensor& tensor, int to);
 void receive(ProcessGroup& group, Tensor& tensor, int from);
+///@}
 
 }  // namespace brim::dist

@@ -27,15 +27,23 @@ namespace extend {
 /// A function void(const Context&, Args...), as another type.
 using AnyFunction = void (*)();
 
+/// Whether T is a span of tensors, which kernels take as one argument.
 template <class A>
 struct IsTensorSpan : std::false_type {};
+/// @cond
 template <class T>
 requires std::is_same_v<std::remove_const_t<T>, Tensor>
 struct IsTensorSpan<std::span<T>> : std::true_type {
 };
+/// @endcond
 
 /// Whether a kernel's parameter of type A is a tensor, or a span of them, and written.
-enum class Argument : uint8_t { option, read, written };
+enum class Argument : uint8_t {
+  option,  ///< a value
+  read,    ///< a tensor that is read
+  written  ///< a tensor that is written
+};
+/// The kind of a parameter of type A: `Tensor&` is written, `const Tensor&` read.
 template <class A>
 constexpr Argument argument_of() {
   using Plain = std::remove_cvref_t<A>;
@@ -57,12 +65,15 @@ struct TensorArgument {
 
 class KeptArguments;
 
+/// Arguments of one call of a kernel, whatever its signature.
 class Arguments {
  public:
   virtual ~Arguments() = default;
+  /// Calls `kernel`, which has the signature of these arguments.
   virtual void run(AnyFunction kernel, const Context& context) = 0;
   /// Multiplications and additions; negative where they are not declared.
   virtual double operations() = 0;
+  /// Calls `use` for each tensor, in order; those of spans one by one.
   virtual void for_each_tensor(const std::function<void(const TensorArgument&)>& use) const = 0;
   /// A copy for later, with `other(tensor)` in the place of each tensor that is defined.
   virtual std::unique_ptr<KeptArguments> kept(
@@ -83,15 +94,19 @@ class KeptArguments : public Arguments {
 /// What is kept of an argument of type A: a value.
 template <class A>
 struct KeptArgument {
-  using Type = A;
+  using Type = A;  ///< A itself.
 };
+/// @cond
 template <class T>
 struct KeptArgument<std::span<T>> {
   using Type = std::vector<std::remove_const_t<T>>;
 };
+/// @endcond
+/// What is kept of an argument of type A.
 template <class A>
 using Kept = typename KeptArgument<std::remove_cvref_t<A>>::Type;
 
+/// @cond
 template <class... Args>
 class __attribute__((visibility("hidden"))) KeptArgumentsOf;
 
@@ -223,6 +238,7 @@ class __attribute__((visibility("hidden"))) KeptArgumentsOf final
     }
   }
 };
+/// @endcond
 
 }  // namespace extend
 }  // namespace brim

@@ -28,8 +28,9 @@ inline cudaStream_t stream(const Context& context) {
   return static_cast<cudaStream_t>(native_stream(context));
 }
 
+/// How many threads a kernel is launched with.
 struct Grid {
-  dim3 blocks, threads;
+  dim3 blocks, threads;     ///< of the grid, and threads of each block
   size_t shared_bytes = 0;  ///< of dynamic shared memory
 };
 

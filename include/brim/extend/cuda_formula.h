@@ -17,6 +17,8 @@
 
 namespace brim::extend::cuda {
 
+///@{
+/// A formula over all elements; launched by CudaFormula.
 template <class F, class T>
 __global__ void unary_kernel(F f, Walk<2> walk, T* y, const T* x) {
   compute(f, walk, y, x);
@@ -25,9 +27,13 @@ template <class F, class T>
 __global__ void binary_kernel(F f, Walk<3> walk, T* y, const T* a, const T* b) {
   compute(f, walk, y, a, b);
 }
+///@}
 
+/// The functions that are registered as a formula's kernels of T on GPUs.
 template <class F, class T>
 struct CudaFormula {
+  ///@{
+  /// Queues the kernel on the context's stream.
   static void unary(const Context& context, const Tensor& x, Tensor& y, const Params& params) {
     if (y.numel() == 0) return;
     launch(context, &unary_kernel<F, T>, grid_for(y.numel()), formula_of<F>(params),
@@ -40,8 +46,10 @@ struct CudaFormula {
            Walk<3>({&y, &a, &b}), static_cast<T*>(y.raw()), static_cast<const T*>(a.raw()),
            static_cast<const T*>(b.raw()));
   }
+  ///@}
 };
 
+/// Registers F, as it is, for these types.
 template <class F, class... T>
 void register_for() {
   const auto add = [](const std::type_info& signature, DType dtype, AnyFunction function) {

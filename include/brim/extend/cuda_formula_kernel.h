@@ -10,6 +10,8 @@
 
 namespace brim::extend::cuda {
 
+///@{
+/// y = f(inputs), element by element; threads share the elements.
 template <class F, class T>
 __device__ inline void compute(const F& f, const Walk<2>& walk, T* y, const T* x) {
   for (int64_t i = first_index(); i < walk.numel; i += grid_size()) {
@@ -26,5 +28,6 @@ __device__ inline void compute(const F& f, const Walk<3>& walk, T* y, const T* a
     y[at[0]] = narrow<T>(static_cast<Compute<T>>(f(widen(a[at[1]]), widen(b[at[2]]))));
   }
 }
+///@}
 
 }  // namespace brim::extend::cuda

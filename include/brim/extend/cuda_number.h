@@ -16,6 +16,7 @@
 
 namespace brim::extend::cuda {
 
+/// Whether T is a float of 16 bits.
 template <class T>
 inline constexpr bool is_16_bit = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
 /// What elements of type T are computed in: f32 for 16-bit floats, else T itself.

@@ -15,6 +15,7 @@ namespace brim::extend::cuda {
 __device__ inline int64_t first_index() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
+/// Threads of the whole grid.
 __device__ inline int64_t grid_size() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
 
 inline constexpr int kWalkRank = 8;  ///< kMaxRank
@@ -22,13 +23,15 @@ inline constexpr int kWalkRank = 8;  ///< kMaxRank
 /// Where the elements of N operands lie; operand 0 is the output, the others broadcast to it.
 template <int N>
 struct Walk {
-  int rank = 0;
-  bool dense = true;  ///< one order, without gaps
-  int64_t numel = 0;
-  int64_t size[kWalkRank] = {};
+  int rank = 0;                  ///< axes of the output
+  bool dense = true;             ///< one order, without gaps
+  int64_t numel = 0;             ///< elements of the output
+  int64_t size[kWalkRank] = {};  ///< of the output
+  /// Of each operand, in elements; 0 along axes that it is broadcast along.
   int64_t stride[N][kWalkRank] = {};
 
 #if !defined(__CUDACC_RTC__)
+  /// On the host; operand 0 is the output.
   explicit Walk(const Tensor* const (&operands)[N]) {
     static_assert(kWalkRank == kMaxRank);
     const Tensor& y = *operands[0];

@@ -11,6 +11,7 @@ namespace brim::extend {
 /// How many numbers a formula takes.
 template <class F>
 inline constexpr int kInputs = std::is_invocable_v<const F&, double, double> ? 2 : 1;
+/// Whether a formula brings its gradient along.
 template <class F>
 inline constexpr bool kHasGradient = requires(const F& f) {
   f.gradient(1.0, 1.0);
@@ -22,7 +23,9 @@ inline constexpr int kMaxDerivative = 2;
 /// The derivative of F by its input I.
 template <class F, int I>
 struct Slope {
-  F f;
+  F f;  ///< what is differentiated
+  ///@{
+  /// The derivative at that place.
   template <class T>
   BRIM_FORMULA T operator()(T x) const requires(kInputs<F> == 1) {
     if constexpr (kHasGradient<F>)
@@ -34,12 +37,14 @@ struct Slope {
   BRIM_FORMULA T operator()(T a, T b) const requires(kInputs<F> == 2) {
     return f(formula::Dual<T>(a, T(I == 0)), formula::Dual<T>(b, T(I == 1))).slope;
   }
+  ///@}
 };
 
 /// dx from dy and x, of an F of one number.
 template <class F>
 struct GradientOf {
-  F f;
+  F f;  ///< what is differentiated
+  /// Dx.
   template <class T>
   BRIM_FORMULA T operator()(T dy, T x) const {
     if constexpr (kHasGradient<F>)

@@ -31,17 +31,21 @@ namespace brim::extend {
 
 using formula::Params;
 
+///@{
+/// Signature of a formula's kernel.
 using UnaryFunction = void(const Context&, const Tensor& x, Tensor& y, const Params&);
 using BinaryFunction = void(const Context&, const Tensor& a, const Tensor& b, Tensor& y,
                             const Params&);
+///@}
 
 /// The name of a formula's kernel. Those of derivatives have a dot, so that they meet no other.
 template <class F>
 struct KernelName {
   static_assert(std::string_view(F::kName).find('.') == std::string_view::npos,
                 "names of formulas have no dot: it marks derivatives");
-  static const char* get() { return F::kName; }
+  static const char* get() { return F::kName; }  ///< the name, for as long as the process lives
 };
+/// @cond
 template <class F, int I>
 struct KernelName<Slope<F, I>> {
   static const char* get() {
@@ -57,22 +61,26 @@ struct KernelName<GradientOf<F>> {
     return name->c_str();
   }
 };
+/// @endcond
 
 /// A formula as text, for backends that have a compiler at run time.
 struct FormulaText {
   const char* name;  ///< of its kernel: "softsign.grad"
   std::string type;  ///< "brim::extend::GradientOf<Softsign>"
   const char* text;  ///< defines Softsign
-  int inputs;
+  int inputs;        ///< 1 or 2
 };
 
 /// The text of F, or of the formula that it is a derivative of.
 template <class F>
 struct SourceOf {
+  /// Whether it carries its text.
   static constexpr bool kExists = requires { formula_source(std::type_identity<F>()); };
+  /// The text.
   static constexpr FormulaSource get() { return formula_source(std::type_identity<F>()); }
-  static std::string type() { return get().type; }
+  static std::string type() { return get().type; }  ///< as C++ writes the type
 };
+/// @cond
 template <class F, int I>
 struct SourceOf<Slope<F, I>> : SourceOf<F> {
   static std::string type() {
@@ -83,6 +91,7 @@ template <class F>
 struct SourceOf<GradientOf<F>> : SourceOf<F> {
   static std::string type() { return "brim::extend::GradientOf<" + SourceOf<F>::type() + ">"; }
 };
+/// @endcond
 
 /// Null for a formula without one.
 template <class F>
@@ -102,6 +111,8 @@ void run_text(const Context& context, const FormulaText& text, const Params& par
 /// A formula's kernel on devices whose backend compiles its text.
 template <class F>
 struct TextFormula {
+  ///@{
+  /// The kernel.
   static void unary(const Context& context, const Tensor& x, Tensor& y, const Params& params) {
     run_text(context, *formula_text<F>(), params, y, {&x});
   }
@@ -109,7 +120,9 @@ struct TextFormula {
                      const Params& params) {
     run_text(context, *formula_text<F>(), params, y, {&a, &b});
   }
+  ///@}
 };
+/// That kernel, or null for a formula without text.
 template <class F>
 AnyFunction text_kernel() {
   if constexpr (!SourceOf<F>::kExists)
@@ -152,6 +165,7 @@ Params params_of(const F& f) {
   }
   return params;
 }
+/// The formula that params_of() made these of.
 template <class F>
 F formula_of(const Params& params) {
   std::array<unsigned char, sizeof(F)> bytes;
@@ -161,12 +175,17 @@ F formula_of(const Params& params) {
 
 /// Runs a loop over operands of any strides on the CPU, in parallel where they are large.
 void run_dense(formula::DenseLoop loop, const Params& params, Tensor& y, const Tensor& x);
+/// As above.
 void run_dense(formula::DenseLoop loop, const Params& params, Tensor& y, const Tensor& a,
                const Tensor& b);
 
 /// How wide the vectors of brim's own kernels are on this CPU, as far as formulas go by it.
-enum class CpuLevel : uint8_t { baseline, avx2, avx512 };
-CpuLevel cpu_level();
+enum class CpuLevel : uint8_t {
+  baseline,  ///< what every x86-64 (or Arm) has
+  avx2,      ///< AVX2 and FMA
+  avx512     ///< AVX-512
+};
+CpuLevel cpu_level();  ///< of this CPU, or what BRIM_CPU_ISA limits it to
 
 #if defined(__clang__)  // which says of each loop over 16-bit floats that it is not vectorised
 #pragma clang diagnostic push
@@ -176,6 +195,7 @@ CpuLevel cpu_level();
 /// A formula's loop for each instruction set, as far as the compiler's flags leave a choice.
 template <class F, class T>
 struct CpuFormula {
+  /// N elements: p[0] is written, p[1] and p[2] are read, all dense.
   static BRIM_FORMULA void compute(char* const* p, int64_t n, const Params& params) {
     using A = formula::Arithmetic<T>;
     const F f = formula_of<F>(params);
@@ -192,6 +212,7 @@ struct CpuFormula {
         y[i] = static_cast<T>(static_cast<A>(f(static_cast<A>(a[i]), static_cast<A>(b[i]))));
     }
   }
+  /// For any CPU.
   static void plain(char* const* p, int64_t n, const Params& params) { compute(p, n, params); }
 #if defined(__x86_64__) && !defined(__AVX2__) && !defined(__CUDACC__)
   [[gnu::target("avx2,fma")]] static void avx2(char* const* p, int64_t n, const Params& params) {
@@ -206,13 +227,16 @@ struct CpuFormula {
     return level == CpuLevel::avx512 ? &avx512 : level == CpuLevel::avx2 ? &avx2 : &plain;
   }
 #else
-  static formula::DenseLoop best() { return &plain; }
+  static formula::DenseLoop best() { return &plain; }  ///< for this CPU
 #endif
+  /// The same, chosen once.
   static formula::DenseLoop loop() {
     static const formula::DenseLoop chosen = best();
     return chosen;
   }
 
+  ///@{
+  /// The kernel.
   static void unary(const Context&, const Tensor& x, Tensor& y, const Params& params) {
     run_dense(loop(), params, y, x);
   }
@@ -220,6 +244,7 @@ struct CpuFormula {
                      const Params& params) {
     run_dense(loop(), params, y, a, b);
   }
+  ///@}
 };
 
 #if defined(__clang__)
@@ -228,20 +253,21 @@ struct CpuFormula {
 
 /// A formula without its type.
 struct FormulaKernel {
+  /// Its kernel for one dtype on the CPU.
   struct Cpu {
-    DType dtype;
-    formula::DenseLoop loop;
-    AnyFunction kernel;
+    DType dtype;              ///< of its operands
+    formula::DenseLoop loop;  ///< over dense operands, as fused chains call it
+    AnyFunction kernel;       ///< over any operands
   };
-  const char* name;
-  const std::type_info* type;
-  int inputs;
-  std::array<Cpu, 4> cpu;
-  AnyFunction of_text;  ///< null where it carries no text
+  const char* name;            ///< of its kernel
+  const std::type_info* type;  ///< the formula
+  int inputs;                  ///< 1 or 2
+  std::array<Cpu, 4> cpu;      ///< f32, f64, f16 and bf16
+  AnyFunction of_text;         ///< null where it carries no text
   /// Of its derivatives by each input, and of its gradient in one; null where there is none.
   const FormulaKernel& (*slopes[2])() = {};
-  const FormulaKernel& (*gradient)() = nullptr;
-  const AnyKernel* kernel = nullptr;  ///< once it is registered
+  const FormulaKernel& (*gradient)() = nullptr;  ///< of its gradient in one; null: none
+  const AnyKernel* kernel = nullptr;             ///< once it is registered
 };
 /// Throws Error where the name is taken by another formula or kernel.
 FormulaKernel registered(FormulaKernel formula);
@@ -250,6 +276,7 @@ FormulaKernel registered(FormulaKernel formula);
 void register_formula_function(const char* name, const std::type_info& signature, DeviceKind kind,
                                DType dtype, AnyFunction function, const std::type_info& type);
 
+/// That of one dtype, compiled for this CPU.
 template <class F, class T>
 FormulaKernel::Cpu cpu_kernel() {
   using On = CpuFormula<F, T>;
@@ -281,9 +308,12 @@ const FormulaKernel& formula_kernel() {
   return kernel;
 }
 
+///@{
+/// As below, for a formula whose type is not known.
 Tensor elementwise(const FormulaKernel& kernel, const Params& params, const Tensor& x);
 Tensor elementwise(const FormulaKernel& kernel, const Params& params, const Tensor& a,
                    const Tensor& b);
+///@}
 
 /// y = f(x), of x's shape and dtype. Throws DTypeError for an x of integers, and NotImplemented
 /// where the formula has no kernel for x's device.

@@ -40,6 +40,8 @@ struct Formula {
     return formula::other(x);                 \
   }
 #define BRIM_FORMULA_FUNCTION(name) BRIM_FORMULA_FUNCTION_AS(name, name)
+  ///@{
+  /// As in <brim/formula/math.h> and <brim/formula/dual.h>.
   BRIM_FORMULA_FUNCTION(abs)
   BRIM_FORMULA_FUNCTION(sqrt)
   BRIM_FORMULA_FUNCTION(exp)
@@ -58,6 +60,7 @@ struct Formula {
   static BRIM_FORMULA T pow(T x, double a) {
     return formula::pow(x, a);
   }
+  ///@}
 };
 
 /// A formula as text.

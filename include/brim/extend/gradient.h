@@ -23,9 +23,10 @@ namespace extend {
 class Saved {
  public:
   Saved() = default;
-  Saved(const Tensor& input);
+  Saved(const Tensor& input);  ///< of one of the op's inputs
   /// Of the op's own output: kept without its history, which would be a cycle.
   static Saved output(const Tensor& y, uint32_t index = 0);
+  /// The tensor, for the gradient function of `node`. Throws AutogradError if it was overwritten.
   Tensor get(const autograd::Node& node) const;
 
  private:
@@ -38,6 +39,7 @@ class Saved {
 /// What an op's gradient function sees: dy(), saved tensors, and which inputs want a gradient.
 class GradCall {
  public:
+  /// For autograd.
   GradCall(const autograd::Node& node, std::span<Tensor> dy, std::span<Tensor> dx)
       : node_(node), dy_(dy), dx_(dx) {}
 
@@ -49,7 +51,8 @@ class GradCall {
   Tensor take_dy() { return std::move(dy_[0]); }
   /// True when something flowed into output i.
   bool has_dy(uint32_t i) const;
-  bool needs(size_t input) const;
+  bool needs(size_t input) const;  ///< whether that input wants a gradient
+  /// The gradient of that input, of its shape and dtype.
   void set(size_t input, Tensor gradient) {
     check_input(input);
     dx_[input] = std::move(gradient);
@@ -59,7 +62,7 @@ class GradCall {
   void set_if_needed(size_t input, F&& f) {
     if (needs(input)) set(input, f());
   }
-  Tensor operator[](const Saved& saved) const { return saved.get(node_); }
+  Tensor operator[](const Saved& saved) const { return saved.get(node_); }  ///< what was saved
 
  private:
   void check_input(size_t input) const {
@@ -72,8 +75,9 @@ class GradCall {
   std::span<Tensor> dy_, dx_;
 };
 
+/// Inputs of an op, undefined ones included.
 using Inputs = std::initializer_list<std::reference_wrapper<const Tensor>>;
-using Gradient = std::function<void(GradCall&)>;
+using Gradient = std::function<void(GradCall&)>;  ///< An op's gradient function.
 
 /// True when gradients are enabled and at least one defined input requires a gradient.
 bool needs_grad(Inputs inputs);

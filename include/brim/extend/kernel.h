@@ -23,8 +23,9 @@ struct KernelSlot;
 namespace extend {
 
 /// How the elements of outputs depend on those of inputs.
+/// How the elements of outputs depend on those of inputs.
 enum class Work : uint8_t {
-  other,
+  other,          ///< none of these
   pointwise,      ///< on those of the same index; sizes of 1 are broadcast
   copy,           ///< as pointwise, and unchanged but for dtype and strides
   reduction,      ///< on all along some axes
@@ -42,7 +43,7 @@ struct KernelTraits {
   /// matrices that are written with any strides, where one of the last two axes has a stride of 1
   /// or one element.
   const char* operands = "";
-  Work work = Work::other;
+  Work work = Work::other;  ///< how outputs depend on inputs
   /// Operands of rank 4 that lie in one memory format, nchw or nhwc, whichever a plan chooses.
   const char* activations = "";
 };
@@ -50,25 +51,28 @@ struct KernelTraits {
 /// What a kernel is apart from its signature.
 class AnyKernel {
  public:
-  const char* name() const;
+  const char* name() const;  ///< of the kernel, as it was declared
 
  protected:
+  /// For Kernel.
   AnyKernel(const char* name, const std::type_info& signature, const KernelTraits& traits,
             std::initializer_list<Argument> arguments);
+  /// For Kernel: finds the function and calls or queues it.
   void run(Device device, DType dtype, Arguments& arguments) const;
 
-  backend::KernelSlot& slot_;
+  backend::KernelSlot& slot_;  ///< where its functions are registered
 };
 
+/// The kernel of a signature.
 template <class Signature>
-class Kernel;
+class Kernel;  ///< The kernel of a signature.
 
 /// Signature: `void(const Context&, const Tensor& in..., Tensor& out..., const Options&...)`.
 /// Options are values that can be compared: a compiled step keeps a copy of them.
 template <class... Args>
 class Kernel<void(const Context&, Args...)> : public AnyKernel {
  public:
-  using Function = void(const Context&, Args...);
+  using Function = void(const Context&, Args...);  ///< Signature of its functions.
 
   /// Multiplications and additions of one call; null: one per element of the largest tensor. Of
   /// Work::communication, to_host and to_device the bytes that cross a link; null: those of all
@@ -91,9 +95,10 @@ class Kernel<void(const Context&, Args...)> : public AnyKernel {
   }
 
  protected:
-  Operations operations_;
+  Operations operations_;  ///< null: as Operations says
 };
 
+/// As register_kernel(), for a function whose type is not known.
 void register_function(const char* name, const std::type_info& signature, DeviceKind kind,
                        DType dtype, AnyFunction function);
 

@@ -17,7 +17,7 @@ std::string load_plugin(const std::string& path);
 
 /// What a plugin says of itself.
 struct PluginInfo {
-  const char* name;
+  const char* name;       ///< as BRIM_PLUGIN has it
   const char* interface;  ///< a symbol that only the libbrim of the same headers has
 };
 

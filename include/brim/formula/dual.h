@@ -11,18 +11,21 @@
 
 namespace brim::formula {
 
+/// A value and its derivative by one number.
 template <class T>
 struct Dual {
-  T value{}, slope{};
+  T value{}, slope{};  ///< f(x) and f'(x)
 
   Dual() = default;
-  BRIM_FORMULA Dual(T v, T s) : value(v), slope(s) {}
+  BRIM_FORMULA Dual(T v, T s) : value(v), slope(s) {}  ///< with that slope
   /// A constant.
   template <class U>
   requires(std::is_arithmetic_v<U> || std::is_same_v<U, T>) BRIM_FORMULA Dual(U v)
       : value(static_cast<T>(v)), slope(T(0)) {}
 
-  BRIM_FORMULA Dual operator-() const { return {-value, -slope}; }
+  BRIM_FORMULA Dual operator-() const { return {-value, -slope}; }  ///< minus the number
+  ///@{
+  /// Value and derivative.
   friend BRIM_FORMULA Dual operator+(Dual a, Dual b) {
     return {a.value + b.value, a.slope + b.slope};
   }
@@ -36,17 +39,23 @@ struct Dual {
     const T y = a.value / b.value;
     return {y, (a.slope - y * b.slope) / b.value};
   }
+  ///@}
+  ///@{
+  /// Of the values.
   friend BRIM_FORMULA bool operator<(Dual a, Dual b) { return a.value < b.value; }
   friend BRIM_FORMULA bool operator>(Dual a, Dual b) { return a.value > b.value; }
   friend BRIM_FORMULA bool operator<=(Dual a, Dual b) { return a.value <= b.value; }
   friend BRIM_FORMULA bool operator>=(Dual a, Dual b) { return a.value >= b.value; }
   friend BRIM_FORMULA bool operator==(Dual a, Dual b) { return a.value == b.value; }
+  ///@}
 };
 
+/// Absolute value of x.
 template <class T>
 BRIM_FORMULA T abs(T x) {
   return std::fabs(x);
 }
+/// Square root of x.
 template <class T>
 BRIM_FORMULA T sqrt(T x) {
   return std::sqrt(x);
@@ -64,6 +73,7 @@ BRIM_FORMULA T any_sin(T x) {
   else
     return sin(x);
 }
+/// cosine, as any_sin.
 template <class T>
 BRIM_FORMULA T any_cos(T x) {
   if constexpr (kOwnMath<T>)
@@ -78,6 +88,8 @@ BRIM_FORMULA Dual<T> chain(T value, T slope, Dual<T> x) {
   return {value, slope * x.slope};
 }
 
+///@{
+/// By the chain rule.
 template <class T>
 BRIM_FORMULA Dual<T> abs(Dual<T> x) {
   return chain(abs(x.value), T(x.value > T(0)) - T(x.value < T(0)), x);  // 0 at 0
@@ -132,5 +144,6 @@ BRIM_FORMULA Dual<T> sigmoid(Dual<T> x) {
   const T y = sigmoid(x.value);
   return chain(y, y * (T(1) - y), x);
 }
+///@}
 
 }  // namespace brim::formula

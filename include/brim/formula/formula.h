@@ -17,13 +17,17 @@ namespace brim::formula {
 
 /// Numbers that a formula is made with: a slope, bounds, an exponent.
 struct Params {
+  ///@{
+  /// What they mean is each formula's own.
   double a = 0;
   double b = 0;
+  ///@}
+  /// Whether all parts are equal.
   friend bool operator==(const Params& x, const Params& y) { return same_bits(x, y); }
 };
 
 template <class... F>
-struct List {};
+struct List {};  ///< A list of formulas, for templates.
 
 /// What integers are computed in so that they wrap around, which signed ones may not.
 template <class T>

@@ -27,12 +27,15 @@ class Pth {
   /// The same for a file in memory, which must outlive this object; `name` is for messages.
   Pth(std::span<const uint8_t> bytes, const std::string& name);
   ~Pth();
+  ///@{
+  /// Moves; what is left behind is closed.
   Pth(Pth&&) noexcept;
   Pth& operator=(Pth&&) noexcept;
+  ///@}
 
   /// All tensors in the order of the state dict.
   const std::vector<std::string>& names() const;
-  bool contains(const std::string& name) const;
+  bool contains(const std::string& name) const;  ///< whether the file has that tensor
   /// `dtype_name` is the storage's class, "FloatStorage", or where there is none torch's dtype,
   /// "uint16"; `offset` that of the first element.
   /// Throws FileError when there is no such tensor.

@@ -15,16 +15,16 @@
 
 namespace brim::io {
 
-using TensorMap = std::map<std::string, Tensor>;
-using Metadata = std::map<std::string, std::string>;
+using TensorMap = std::map<std::string, Tensor>;      ///< Tensors of a file, by name.
+using Metadata = std::map<std::string, std::string>;  ///< Texts of a file, by name.
 
 /// What the header says about one tensor.
 struct TensorInfo {
   std::string dtype_name;      ///< as in the file: "F32", "BF16", "U16", ...
   std::optional<DType> dtype;  ///< empty for types of the format that brim has not got
-  Shape shape;
-  uint64_t offset = 0;  ///< of the first byte, from the start of the file
-  uint64_t bytes = 0;
+  Shape shape;                 ///< its sizes
+  uint64_t offset = 0;         ///< of the first byte, from the start of the file
+  uint64_t bytes = 0;          ///< that it takes in the file
 };
 
 /// An open file whose tensors are read one by one when asked for, or several files with their index
@@ -38,18 +38,22 @@ class SafeTensors {
   /// The same for a file in memory, which must outlive this object; `name` is for messages.
   SafeTensors(std::span<const uint8_t> bytes, const std::string& name);
   ~SafeTensors();
+  ///@{
+  /// Moves; what is left behind is closed.
   SafeTensors(SafeTensors&&) noexcept;
   SafeTensors& operator=(SafeTensors&&) noexcept;
+  ///@}
 
   /// All tensors in the order of their bytes, file by file.
   const std::vector<std::string>& names() const;
-  bool contains(const std::string& name) const;
+  bool contains(const std::string& name) const;  ///< whether the file has that tensor
   /// Throws FileError when there is no such tensor.
   const TensorInfo& info(const std::string& name) const;
   const Metadata& metadata() const;  ///< of the first file
 
   /// One tensor. Throws FileError for a missing name, a dtype that brim has not got, damage.
   Tensor load(const std::string& name, Device device = {}) const;
+  /// All of them. Throws as load() does.
   TensorMap load_all(Device device = {}) const;
 
  private:

@@ -20,35 +20,40 @@ struct AttentionMask {
 /// out_proj.bias. Projections in begin as xavier_uniform_, biases with 0.
 class MultiheadAttention : public Module {
  public:
+  /// Options of MultiheadAttention.
   struct Options {
-    int64_t dim = 0;  ///< features of queries and results; a multiple of heads
-    int64_t heads = 0;
-    double dropout = 0;  ///< of the weights, in training
-    bool bias = true;
-    int64_t key_dim = 0;    ///< features of keys; 0: dim
-    int64_t value_dim = 0;  ///< features of values; 0: dim
-    DType dtype = DType::f32;
-    Device device = default_device();
+    int64_t dim = 0;                   ///< features of queries and results; a multiple of heads
+    int64_t heads = 0;                 ///< how many there are
+    double dropout = 0;                ///< of the weights, in training
+    bool bias = true;                  ///< false: nothing is added
+    int64_t key_dim = 0;               ///< features of keys; 0: dim
+    int64_t value_dim = 0;             ///< features of values; 0: dim
+    DType dtype = DType::f32;          ///< of the parameters
+    Device device = default_device();  ///< of the parameters
   };
-  explicit MultiheadAttention(Options options);
+  explicit MultiheadAttention(Options options);  ///< throws ValueError for options out of range
   /// Of a sequence to itself. x: (N, L, dim) or (L, dim).
   Tensor forward(const Tensor& x) override { return forward(x, x, x); }
+  /// Of a sequence to itself, where `mask` lets it.
   Tensor forward(const Tensor& x, const AttentionMask& mask) { return forward(x, x, x, mask); }
   /// query: (N, L, dim), key: (N, S, key_dim), value: (N, S, value_dim) -> (N, L, dim); or all
   /// without N. Throws ShapeError.
   Tensor forward(const Tensor& query, const Tensor& key, const Tensor& value,
                  const AttentionMask& mask = {});
+  ///@{
+  /// Calls forward().
   Tensor operator()(const Tensor& x, const AttentionMask& mask = {}) { return forward(x, mask); }
   Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value,
                     const AttentionMask& mask = {}) {
     return forward(query, key, value, mask);
   }
+  ///@}
 
-  const Options options;
+  const Options options;                                  ///< as given to the constructor
   Tensor& in_proj_weight;                                 ///< undefined where there are three
   Tensor &q_proj_weight, &k_proj_weight, &v_proj_weight;  ///< undefined where there is one
   Tensor& in_proj_bias;                                   ///< undefined without bias
-  Linear& out_proj;
+  Linear& out_proj;                                       ///< the projection of all heads' results
 
  protected:
   std::string options_str() const override;

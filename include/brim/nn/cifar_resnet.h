@@ -18,22 +18,23 @@ namespace brim::nn {
 /// "cifar-resnet56".
 class CifarResNet : public Module {
  public:
+  /// Options of CifarResNet.
   struct Options {
-    int depth = 20;  ///< 6 n + 2
-    int64_t classes = 10;
-    DType dtype = DType::f32;
-    Device device = default_device();
+    int depth = 20;                    ///< 6 n + 2
+    int64_t classes = 10;              ///< how many logits
+    DType dtype = DType::f32;          ///< of the parameters
+    Device device = default_device();  ///< of the parameters
   };
   /// Throws ValueError for another depth.
   explicit CifarResNet(Options options);
-  CifarResNet() : CifarResNet(Options{}) {}
+  CifarResNet() : CifarResNet(Options{}) {}  ///< with the default options
   Tensor forward(const Tensor& x) override;
 
-  const Options options;
-  Conv2d& conv1;
-  BatchNorm2d& bn1;
-  Sequential &layer1, &layer2, &layer3;
-  Linear& fc;
+  const Options options;                 ///< as given to the constructor
+  Conv2d& conv1;                         ///< the first convolution, and its norm
+  BatchNorm2d& bn1;                      ///< of conv1
+  Sequential &layer1, &layer2, &layer3;  ///< with 16, 32 and 64 channels
+  Linear& fc;                            ///< the last layer
 };
 
 }  // namespace brim::nn

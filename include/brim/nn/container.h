@@ -14,6 +14,8 @@ namespace brim::nn {
 ///   net.push<nn::Linear>({.in = 784, .out = 64}).push<nn::ReLU>().push<nn::Linear>({64, 10});
 class Sequential : public Module {
  public:
+  ///@{
+  /// Appends a module, called by its number, and returns this.
   template <HasOptions M>
   Sequential& push(typename M::Options options = {}) {
     add<M>(next_name(), std::move(options));
@@ -29,10 +31,11 @@ class Sequential : public Module {
     add(next_name(), std::move(module));
     return *this;
   }
+  ///@}
 
   Tensor forward(const Tensor& x) override;
-  size_t size() const { return children().size(); }
-  Module& operator[](size_t index) const;  ///< throws IndexError
+  size_t size() const { return children().size(); }  ///< how many modules there are
+  Module& operator[](size_t index) const;            ///< throws IndexError
 
  private:
   std::string next_name() const { return std::to_string(size()); }
@@ -45,6 +48,8 @@ class Sequential : public Module {
 template <class M>
 class ModuleList : public Module {
  public:
+  ///@{
+  /// Appends a module and returns it; it lives as long as this.
   M& push(std::unique_ptr<M> module) {
     return items_.emplace_back(add(std::to_string(size()), std::move(module)));
   }
@@ -56,10 +61,14 @@ class ModuleList : public Module {
   requires(!HasOptions<M> && std::is_constructible_v<M, Args...>) M& push(Args&&... args) {
     return push(std::make_unique<M>(std::forward<Args>(args)...));
   }
-  size_t size() const { return items_.size(); }
-  M& operator[](size_t index) const { return items_.at(index); }
+  ///@}
+  size_t size() const { return items_.size(); }                   ///< how many modules there are
+  M& operator[](size_t index) const { return items_.at(index); }  ///< throws std::out_of_range
+  ///@{
+  /// The modules, in order.
   auto begin() const { return items_.begin(); }
   auto end() const { return items_.end(); }
+  ///@}
 
  private:
   std::vector<std::reference_wrapper<M>> items_;

@@ -17,19 +17,20 @@ class SparseForm;
 /// x are it at the first call, which makes both (Module::initialize()).
 class Conv2d : public Module {
  public:
+  /// Options of Conv2d.
   struct Options {
-    int64_t in = 0;  ///< 0: inferred at the first call
-    int64_t out = 0;
-    Pair kernel = 0;
-    Pair stride = 1;
-    Pair padding = 0;
-    Pair dilation = 1;
-    int64_t groups = 1;
-    bool bias = true;
-    DType dtype = DType::f32;
-    Device device = default_device();
+    int64_t in = 0;                    ///< 0: inferred at the first call
+    int64_t out = 0;                   ///< channels of the result; a multiple of groups
+    Pair kernel = 0;                   ///< height and width
+    Pair stride = 1;                   ///< pixels from window to window
+    Pair padding = 0;                  ///< zeros at each side
+    Pair dilation = 1;                 ///< pixels from tap to tap
+    int64_t groups = 1;                ///< channels are convolved in so many groups by themselves
+    bool bias = true;                  ///< false: nothing is added
+    DType dtype = DType::f32;          ///< of the parameters
+    Device device = default_device();  ///< of the parameters
   };
-  explicit Conv2d(Options options);
+  explicit Conv2d(Options options);  ///< throws ValueError for options out of range
   Tensor forward(const Tensor& x) override;
 
   /// As Linear::use_sparse().
@@ -39,14 +40,14 @@ class Conv2d : public Module {
   /// As Linear::use_sparse_int8(). The output is nhwc, or has the memory format of the input.
   void use_sparse_int8(SparseInt8Weight weight, QuantParams input);
   const Int8Weight* int8_weight() const;  ///< null without one
-  void use_dense();
+  void use_dense();                       ///< as Linear::use_dense()
   /// Other parameters, of other numbers of channels; a depthwise layer stays one. Throws ShapeError
   /// unless kernel, rank and bias are those of the layer.
   void replace(const Tensor& new_weight, const Tensor& new_bias = {});
 
   const Options& options = options_;  ///< `in` is what was inferred, after the first call
-  Tensor& weight;
-  Tensor& bias;  ///< undefined without bias
+  Tensor& weight;                     ///< (out, in / groups, KH, KW); undefined until `in` is known
+  Tensor& bias;                       ///< undefined without bias
 
  protected:
   std::string options_str() const override;
@@ -63,24 +64,25 @@ class Conv2d : public Module {
 /// (out) begin uniform in +-1 / sqrt(in / groups * K).
 class Conv1d : public Module {
  public:
+  /// Options of Conv1d.
   struct Options {
-    int64_t in = 0;
-    int64_t out = 0;
-    int64_t kernel = 0;
-    int64_t stride = 1;
-    int64_t padding = 0;
-    int64_t dilation = 1;
-    int64_t groups = 1;
-    bool bias = true;
-    DType dtype = DType::f32;
-    Device device = default_device();
+    int64_t in = 0;                    ///< channels of x; a multiple of groups
+    int64_t out = 0;                   ///< channels of the result; a multiple of groups
+    int64_t kernel = 0;                ///< taps
+    int64_t stride = 1;                ///< elements from window to window
+    int64_t padding = 0;               ///< zeros at each end
+    int64_t dilation = 1;              ///< elements from tap to tap
+    int64_t groups = 1;                ///< channels are convolved in so many groups by themselves
+    bool bias = true;                  ///< false: nothing is added
+    DType dtype = DType::f32;          ///< of the parameters
+    Device device = default_device();  ///< of the parameters
   };
-  explicit Conv1d(Options options);
+  explicit Conv1d(Options options);  ///< Throws ValueError for options out of range
   Tensor forward(const Tensor& x) override;
 
-  const Options options;
-  Tensor& weight;
-  Tensor& bias;  ///< undefined without bias
+  const Options options;  ///< as given to the constructor
+  Tensor& weight;         ///< (out, in / groups, K)
+  Tensor& bias;           ///< undefined without bias
 
  protected:
   std::string options_str() const override;
@@ -90,25 +92,26 @@ class Conv1d : public Module {
 /// groups, KH, KW) and bias (out) begin uniform in +-1 / sqrt(out / groups * KH * KW).
 class ConvTranspose2d : public Module {
  public:
+  /// Options of ConvTranspose2d.
   struct Options {
-    int64_t in = 0;
-    int64_t out = 0;
-    Pair kernel = 0;
-    Pair stride = 1;
-    Pair padding = 0;
-    Pair output_padding = 0;
-    Pair dilation = 1;
-    int64_t groups = 1;
-    bool bias = true;
-    DType dtype = DType::f32;
-    Device device = default_device();
+    int64_t in = 0;                    ///< channels of x; a multiple of groups
+    int64_t out = 0;                   ///< channels of the result; a multiple of groups
+    Pair kernel = 0;                   ///< height and width
+    Pair stride = 1;                   ///< by how much the result is larger
+    Pair padding = 0;                  ///< pixels cut off each side of the result
+    Pair output_padding = 0;           ///< rows and columns more at its end
+    Pair dilation = 1;                 ///< pixels from tap to tap
+    int64_t groups = 1;                ///< channels are convolved in so many groups by themselves
+    bool bias = true;                  ///< false: nothing is added
+    DType dtype = DType::f32;          ///< of the parameters
+    Device device = default_device();  ///< of the parameters
   };
-  explicit ConvTranspose2d(Options options);
+  explicit ConvTranspose2d(Options options);  ///< Throws ValueError for options out of range
   Tensor forward(const Tensor& x) override;
 
-  const Options options;
-  Tensor& weight;
-  Tensor& bias;  ///< undefined without bias
+  const Options options;  ///< as given to the constructor
+  Tensor& weight;         ///< (in, out / groups, KH, KW)
+  Tensor& bias;           ///< undefined without bias
 
  protected:
   std::string options_str() const override;

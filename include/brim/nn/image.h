@@ -10,10 +10,10 @@ namespace brim::nn {
 /// interpolate(x). x: (N, C, H, W) -> (N, C, OH, OW).
 class Upsample : public Module {
  public:
-  using Options = InterpolateOptions;
-  explicit Upsample(Options options);
+  using Options = InterpolateOptions;  ///< of the constructor
+  explicit Upsample(Options options);  ///< Throws ValueError for options out of range
   Tensor forward(const Tensor& x) override;
-  const Options options;
+  const Options options;  ///< as given to the constructor
 
  protected:
   std::string options_str() const override;
@@ -22,12 +22,13 @@ class Upsample : public Module {
 /// pixel_shuffle(x). x: (.., C r r, H, W) -> (.., C, H r, W r), r = `factor`.
 class PixelShuffle : public Module {
  public:
+  /// Options of PixelShuffle.
   struct Options {
-    int64_t factor = 0;
+    int64_t factor = 0;  ///< r
   };
-  explicit PixelShuffle(Options options);
+  explicit PixelShuffle(Options options);  ///< Throws ValueError for options out of range
   Tensor forward(const Tensor& x) override;
-  const Options options;
+  const Options options;  ///< as given to the constructor
 
  protected:
   std::string options_str() const override;
@@ -36,12 +37,13 @@ class PixelShuffle : public Module {
 /// pixel_unshuffle(x). x: (.., C, H r, W r) -> (.., C r r, H, W), r = `factor`.
 class PixelUnshuffle : public Module {
  public:
+  /// Options of PixelUnshuffle.
   struct Options {
-    int64_t factor = 0;
+    int64_t factor = 0;  ///< r
   };
-  explicit PixelUnshuffle(Options options);
+  explicit PixelUnshuffle(Options options);  ///< Throws ValueError for options out of range
   Tensor forward(const Tensor& x) override;
-  const Options options;
+  const Options options;  ///< as given to the constructor
 
  protected:
   std::string options_str() const override;
@@ -50,15 +52,16 @@ class PixelUnshuffle : public Module {
 /// im2col(x). x: (N, C, H, W) -> (N, C KH KW, OH OW).
 class Unfold : public Module {
  public:
+  /// Options of Unfold.
   struct Options {
-    Pair kernel = 0;
-    Pair stride = 1;
-    Pair padding = 0;
-    Pair dilation = 1;
+    Pair kernel = 0;    ///< height and width
+    Pair stride = 1;    ///< pixels from window to window
+    Pair padding = 0;   ///< zeros at each side
+    Pair dilation = 1;  ///< pixels from tap to tap
   };
-  explicit Unfold(Options options);
+  explicit Unfold(Options options);  ///< Throws ValueError for options out of range
   Tensor forward(const Tensor& x) override;
-  const Options options;
+  const Options options;  ///< as given to the constructor
 
  protected:
   std::string options_str() const override;

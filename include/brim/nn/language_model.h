@@ -16,24 +16,26 @@ namespace brim::nn {
 /// below.
 class TransformerLanguageModel : public Module {
  public:
+  /// Options of TransformerLanguageModel.
   struct Options {
-    int64_t vocabulary = 256;
-    int64_t window = 256;
-    int64_t dim = 128;
-    int64_t heads = 4;
-    int64_t layers = 3;
-    double dropout = 0.0;
-    DType dtype = DType::f32;
-    Device device = default_device();
+    int64_t vocabulary = 256;          ///< tokens are below it
+    int64_t window = 256;              ///< the longest sequence
+    int64_t dim = 128;                 ///< features of a token; a multiple of heads
+    int64_t heads = 4;                 ///< of the attention of each layer
+    int64_t layers = 3;                ///< how many TransformerEncoderLayers
+    double dropout = 0.0;              ///< in training
+    DType dtype = DType::f32;          ///< of the parameters
+    Device device = default_device();  ///< of the parameters
   };
+  /// Throws ValueError for options out of range.
   explicit TransformerLanguageModel(Options options);
   Tensor forward(const Tensor& x) override;
 
-  const Options options;
-  Embedding &tokens, &positions;
-  ModuleList<TransformerEncoderLayer>& blocks;
-  LayerNorm& norm;
-  Linear& head;
+  const Options options;                        ///< as given to the constructor
+  Embedding &tokens, &positions;                ///< of tokens, and of places in the window
+  ModuleList<TransformerEncoderLayer>& blocks;  ///< the layers
+  LayerNorm& norm;                              ///< behind them
+  Linear& head;                                 ///< to logits
 };
 
 }  // namespace brim::nn

@@ -16,14 +16,15 @@ class SparseForm;
 /// (Module::initialize()).
 class Linear : public Module {
  public:
+  /// Options of Linear.
   struct Options {
-    int64_t in = 0;  ///< 0: inferred at the first call
-    int64_t out = 0;
-    bool bias = true;
-    DType dtype = DType::f32;
-    Device device = default_device();
+    int64_t in = 0;                    ///< 0: inferred at the first call
+    int64_t out = 0;                   ///< size of the last axis of the result
+    bool bias = true;                  ///< false: nothing is added
+    DType dtype = DType::f32;          ///< of the parameters
+    Device device = default_device();  ///< of the parameters
   };
-  explicit Linear(Options options);
+  explicit Linear(Options options);  ///< throws ValueError for sizes that are none
   Tensor forward(const Tensor& x) override;
 
   /// What the weight is without its columns of zeros: computed with where no gradient is wanted and
@@ -44,8 +45,8 @@ class Linear : public Module {
   void replace(const Tensor& new_weight, const Tensor& new_bias = {});
 
   const Options& options = options_;  ///< `in` is what was inferred, after the first call
-  Tensor& weight;
-  Tensor& bias;  ///< undefined without bias
+  Tensor& weight;                     ///< (out, in); undefined until `in` is known
+  Tensor& bias;                       ///< undefined without bias
 
  protected:
   std::string options_str() const override;

@@ -10,17 +10,19 @@ namespace brim::nn {
 class Loss : public Module {
  public:
   using Module::forward;
+  /// The loss, which Options::reduction makes one number of or not.
   virtual Tensor forward(const Tensor& output, const Tensor& target) = 0;
+  /// Calls forward().
   Tensor operator()(const Tensor& output, const Tensor& target) { return forward(output, target); }
 };
 
 /// cross_entropy(logits, target)
 class CrossEntropyLoss : public Loss {
  public:
-  using Options = CrossEntropyOptions;
-  explicit CrossEntropyLoss(Options options = {});
+  using Options = CrossEntropyOptions;              ///< of the constructor
+  explicit CrossEntropyLoss(Options options = {});  ///< its weight becomes a buffer
   using Loss::forward;
-  Tensor forward(const Tensor& logits, const Tensor& target) override;
+  Tensor forward(const Tensor& logits, const Tensor& target) override;  ///< as cross_entropy()
 
  private:
   Options options_;
@@ -30,10 +32,10 @@ class CrossEntropyLoss : public Loss {
 /// nll_loss(log_probs, target)
 class NLLLoss : public Loss {
  public:
-  using Options = NllLossOptions;
-  explicit NLLLoss(Options options = {});
+  using Options = NllLossOptions;          ///< of the constructor
+  explicit NLLLoss(Options options = {});  ///< its weight becomes a buffer
   using Loss::forward;
-  Tensor forward(const Tensor& log_probs, const Tensor& target) override;
+  Tensor forward(const Tensor& log_probs, const Tensor& target) override;  ///< as nll_loss()
 
  private:
   Options options_;
@@ -43,10 +45,10 @@ class NLLLoss : public Loss {
 /// bce_with_logits(logits, target)
 class BCEWithLogitsLoss : public Loss {
  public:
-  using Options = BceOptions;
-  explicit BCEWithLogitsLoss(Options options = {});
+  using Options = BceOptions;                        ///< of the constructor
+  explicit BCEWithLogitsLoss(Options options = {});  ///< its weights become buffers
   using Loss::forward;
-  Tensor forward(const Tensor& logits, const Tensor& target) override;
+  Tensor forward(const Tensor& logits, const Tensor& target) override;  ///< as bce_with_logits()
 
  private:
   Options options_;
@@ -56,25 +58,26 @@ class BCEWithLogitsLoss : public Loss {
 /// mse_loss(output, target)
 class MSELoss : public Loss {
  public:
+  /// Options of MSELoss.
   struct Options {
-    Reduction reduction = Reduction::mean;
+    Reduction reduction = Reduction::mean;  ///< of the elements' losses
   };
-  explicit MSELoss(Options options) : options(options) {}
-  MSELoss() : MSELoss(Options{}) {}
+  explicit MSELoss(Options options) : options(options) {}  ///< with these options
+  MSELoss() : MSELoss(Options{}) {}                        ///< with the default options
   using Loss::forward;
-  Tensor forward(const Tensor& output, const Tensor& target) override;
-  const Options options;
+  Tensor forward(const Tensor& output, const Tensor& target) override;  ///< as mse_loss()
+  const Options options;  ///< as given to the constructor
 };
 
 /// l1_loss(output, target)
 class L1Loss : public Loss {
  public:
-  using Options = MSELoss::Options;
-  explicit L1Loss(Options options) : options(options) {}
-  L1Loss() : L1Loss(Options{}) {}
+  using Options = MSELoss::Options;                       ///< of the constructor
+  explicit L1Loss(Options options) : options(options) {}  ///< with these options
+  L1Loss() : L1Loss(Options{}) {}                         ///< with the default options
   using Loss::forward;
-  Tensor forward(const Tensor& output, const Tensor& target) override;
-  const Options options;
+  Tensor forward(const Tensor& output, const Tensor& target) override;  ///< as l1_loss()
+  const Options options;  ///< as given to the constructor
 };
 
 }  // namespace brim::nn

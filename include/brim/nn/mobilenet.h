@@ -14,19 +14,20 @@ namespace brim::nn {
 /// each with batch norm, the first two with ReLU6; x is added where sizes do not change.
 class InvertedResidual : public Module {
  public:
+  /// Options of InvertedResidual.
   struct Options {
-    int64_t in = 0, out = 0;
-    int64_t stride = 1;     ///< 1 or 2
-    int64_t expansion = 6;  ///< 1: without the first convolution
-    DType dtype = DType::f32;
-    Device device = default_device();
+    int64_t in = 0, out = 0;           ///< channels of x and of the result
+    int64_t stride = 1;                ///< 1 or 2
+    int64_t expansion = 6;             ///< 1: without the first convolution
+    DType dtype = DType::f32;          ///< of the parameters
+    Device device = default_device();  ///< of the parameters
   };
   /// Throws ValueError for options out of range.
   explicit InvertedResidual(Options options);
   Tensor forward(const Tensor& x) override;
 
-  const Options options;
-  Sequential& conv;
+  const Options options;  ///< as given to the constructor
+  Sequential& conv;       ///< the convolutions and their norms
 };
 
 /// x: (N, 3, H, W) -> logits (N, classes): a 3x3 convolution of stride 2, seventeen
@@ -34,19 +35,21 @@ class InvertedResidual : public Module {
 /// torchvision's.
 class MobileNetV2 : public Module {
  public:
+  /// Options of MobileNetV2.
   struct Options {
-    int64_t classes = 1000;
-    double width = 1;  ///< factor of the channels, which are rounded to multiples of 8
-    double dropout = 0.2;
-    DType dtype = DType::f32;
-    Device device = default_device();
+    int64_t classes = 1000;    ///< how many logits
+    double width = 1;          ///< factor of the channels, which are rounded to multiples of 8
+    double dropout = 0.2;      ///< before the linear layer, in training
+    DType dtype = DType::f32;  ///< of the parameters
+    Device device = default_device();  ///< of the parameters
   };
   /// Throws ValueError for options out of range.
   explicit MobileNetV2(Options options);
-  MobileNetV2() : MobileNetV2(Options{}) {}
+  MobileNetV2() : MobileNetV2(Options{}) {}  ///< with the default options
   Tensor forward(const Tensor& x) override;
 
-  const Options options;
+  const Options options;  ///< as given to the constructor
+  /// Torchvision's names for the convolutions, and for what follows.
   Sequential &features, &classifier;
 };
 

@@ -29,13 +29,13 @@ struct LoadOptions {
 
 /// Names that a state dict lacked, and names in it that nothing asked for.
 struct LoadResult {
-  std::vector<std::string> missing, unexpected;
+  std::vector<std::string> missing, unexpected;  ///< lacking there; not asked for
 };
 
 /// Where a layer that infers an input size makes its parameters, at its first call.
 struct DeferredParameters {
-  DType dtype = DType::f32;
-  Device device = default_device();
+  DType dtype = DType::f32;          ///< of the parameters
+  Device device = default_device();  ///< of the parameters
 };
 
 /// True for modules that are made from an aggregate of options.
@@ -44,6 +44,8 @@ concept HasOptions = requires {
   typename M::Options;
 };
 
+/// A part of a network, or all of it. A class of one's own derives from it, adds its parts in its
+/// constructor, and overrides forward().
 class Module {
  public:
   Module() = default;
@@ -53,6 +55,7 @@ class Module {
 
   /// What the module computes. Modules with other inputs define a forward of their own.
   virtual Tensor forward(const Tensor& x);
+  /// Calls forward(), and behind it the hooks.
   Tensor operator()(const Tensor& x) { return hooks_ ? forward_with_hooks(x) : forward(x); }
 
   /// Sees what goes into a module and what it computes of it, and may give another output in its
@@ -76,6 +79,7 @@ class Module {
   requires(!HasOptions<M>) M& add(std::string name, Args&&... args) {
     return add(std::move(name), std::make_unique<M>(std::forward<Args>(args)...));
   }
+  /// Takes a child over and returns it.
   template <class M>
   M& add(std::string name, std::unique_ptr<M> child) {
     M* made = child.get();
@@ -99,10 +103,10 @@ class Module {
   // it infers its input size (initialize()); to(device) and to(dtype) say where they will be made.
   /// A tensor that is registered twice (tied weights) is listed once.
   NamedTensors named_parameters() const;
-  NamedTensors named_buffers() const;
-  std::vector<Tensor> parameters() const;
-  int64_t num_parameters() const;  ///< numbers in all parameters
-  std::vector<std::pair<std::string, Module*>> named_children() const;
+  NamedTensors named_buffers() const;      ///< all buffers, of this module and those below it
+  std::vector<Tensor> parameters() const;  ///< all parameters, as optimizers take them
+  int64_t num_parameters() const;          ///< numbers in all parameters
+  std::vector<std::pair<std::string, Module*>> named_children() const;  ///< those directly below
   /// Calls `visit` on this module and on all below it.
   void apply(const std::function<void(Module&)>& visit);
 
@@ -112,10 +116,13 @@ class Module {
   /// Lays out those of rank 4 (weights of convolutions) so: nhwc saves convolutions of nhwc
   /// activations a copy of them. Activations follow the input: `net(x.to(MemoryFormat::nhwc))`.
   Module& to(MemoryFormat format);
+  /// Training mode (dropout, batch statistics) or eval mode, here and below. Throws CompileError in
+  /// a step that is compiled.
   Module& train(bool on = true);
-  Module& eval() { return train(false); }
-  bool training() const { return training_; }
-  Module& requires_grad(bool on);  ///< false freezes the parameters
+  Module& eval() { return train(false); }      ///< as train(false)
+  bool training() const { return training_; }  ///< whether this module is in training mode
+  Module& requires_grad(bool on);              ///< false freezes the parameters
+  /// Forgets the gradients, or fills them with zeros.
   void zero_grad(bool set_to_none = true);
 
   // --- state
@@ -123,7 +130,7 @@ class Module {
   StateDict state_dict() const;
   /// Copies values in (between devices and floating dtypes). All names and shapes are checked
   /// first: on error nothing has changed. Throws ValueError naming what is missing, unexpected or
-  /// of another shape.
+  /// of another shape, ten of each at most, and how many they are.
   LoadResult load_state_dict(const StateDict& state, LoadOptions options = {});
 
   /// One line per module: names, kinds, options.
@@ -144,6 +151,7 @@ class Module {
   /// that throws they stay deferred.
   void make_deferred(const std::function<void(const DeferredParameters& how)>& make);
 
+  /// The modules directly below, in order.
   const std::vector<std::pair<std::string, std::unique_ptr<Module>>>& children() const {
     return children_;
   }
@@ -177,13 +185,15 @@ class Module {
   std::shared_ptr<Hooks> hooks_;
 };
 
+/// Keeps a hook for as long as it lives.
 class [[nodiscard]] Module::HookHandle {
  public:
   HookHandle() = default;
   ~HookHandle() { remove(); }
-  HookHandle(HookHandle&& other) noexcept = default;
+  HookHandle(HookHandle&& other) noexcept = default;  ///< takes the hook over
+  /// Takes the hook over; the one held before goes.
   HookHandle& operator=(HookHandle&& other) noexcept;
-  void remove();
+  void remove();  ///< the hook goes now
 
  private:
   friend class Module;

@@ -14,16 +14,17 @@ namespace brim::nn {
 /// Names of the state as in PyTorch: weight, bias, running_mean, running_var, num_batches_tracked.
 class BatchNorm2d : public Module {
  public:
+  /// Options of BatchNorm2d.
   struct Options {
-    int64_t features = 0;
-    double eps = 1e-5;
-    double momentum = 0.1;
-    bool affine = true;               ///< false: no weight and bias
-    bool track_running_stats = true;  ///< false: the batch's statistics in eval too
-    DType dtype = DType::f32;
-    Device device = default_device();
+    int64_t features = 0;              ///< channels
+    double eps = 1e-5;                 ///< added to the variance
+    double momentum = 0.1;             ///< running = (1 - momentum) running + momentum batch
+    bool affine = true;                ///< false: no weight and bias
+    bool track_running_stats = true;   ///< false: the batch's statistics in eval too
+    DType dtype = DType::f32;          ///< of the parameters
+    Device device = default_device();  ///< of the parameters
   };
-  explicit BatchNorm2d(Options options);
+  explicit BatchNorm2d(Options options);  ///< Throws ValueError for options out of range
   Tensor forward(const Tensor& x) override;
 
   /// Normalises x in training, and moves the layer's running statistics.
@@ -31,6 +32,7 @@ class BatchNorm2d : public Module {
   /// From now on `f` does so instead of batch_norm, which knows this x alone (see
   /// dist::convert_sync_batch_norm); null: batch_norm again.
   void normalise_with(Normalise f) { normalise_ = std::move(f); }
+  /// Whether normalise_with() gave it one.
   bool has_own_normalisation() const { return normalise_ != nullptr; }
   /// Other parameters and statistics, (features) each and of another number of them. Throws
   /// ShapeError unless they are all of one size, and defined where the layer's are.
@@ -41,7 +43,7 @@ class BatchNorm2d : public Module {
   Options own_;
 
  public:
-  const Options& options = own_;
+  const Options& options = own_;       ///< as given to the constructor, or since replace()
   Tensor &weight, &bias;               ///< (features); undefined unless affine
   Tensor &running_mean, &running_var;  ///< (features); undefined unless tracked
   Tensor& num_batches_tracked;         ///< (), i64
@@ -56,19 +58,20 @@ class BatchNorm2d : public Module {
 /// layer_norm over the last axes, whose sizes are `shape`. weight starts at 1, bias at 0.
 class LayerNorm : public Module {
  public:
+  /// Options of LayerNorm.
   struct Options {
-    Shape shape = {};
-    double eps = 1e-5;
-    bool affine = true;
-    bool bias = true;  ///< false: a weight alone
-    DType dtype = DType::f32;
-    Device device = default_device();
+    Shape shape = {};                  ///< sizes of the last axes
+    double eps = 1e-5;                 ///< added to the variance
+    bool affine = true;                ///< false: no weight and bias
+    bool bias = true;                  ///< false: a weight alone
+    DType dtype = DType::f32;          ///< of the parameters
+    Device device = default_device();  ///< of the parameters
   };
-  explicit LayerNorm(Options options);
+  explicit LayerNorm(Options options);  ///< Throws ValueError for options out of range
   Tensor forward(const Tensor& x) override;
 
-  const Options options;
-  Tensor &weight, &bias;
+  const Options options;  ///< as given to the constructor
+  Tensor &weight, &bias;  ///< of `shape`; undefined unless affine
 
  protected:
   std::string options_str() const override;
@@ -77,18 +80,19 @@ class LayerNorm : public Module {
 /// rms_norm over the last axes, whose sizes are `shape`. weight starts at 1.
 class RMSNorm : public Module {
  public:
+  /// Options of RMSNorm.
   struct Options {
-    Shape shape = {};
-    std::optional<double> eps = {};  ///< unless given the precision of f32, or of f64 for that
-    bool affine = true;
-    DType dtype = DType::f32;
-    Device device = default_device();
+    Shape shape = {};                  ///< sizes of the last axes
+    std::optional<double> eps = {};    ///< unless given the precision of f32, or of f64 for that
+    bool affine = true;                ///< false: no weight
+    DType dtype = DType::f32;          ///< of the parameters
+    Device device = default_device();  ///< of the parameters
   };
-  explicit RMSNorm(Options options);
+  explicit RMSNorm(Options options);  ///< Throws ValueError for options out of range
   Tensor forward(const Tensor& x) override;
 
-  const Options options;
-  Tensor& weight;
+  const Options options;  ///< as given to the constructor
+  Tensor& weight;         ///< of `shape`; undefined unless affine
 
  protected:
   std::string options_str() const override;
@@ -97,19 +101,20 @@ class RMSNorm : public Module {
 /// group_norm of `groups` groups of channels. weight starts at 1, bias at 0.
 class GroupNorm : public Module {
  public:
+  /// Options of GroupNorm.
   struct Options {
-    int64_t groups = 0;
-    int64_t channels = 0;
-    double eps = 1e-5;
-    bool affine = true;
-    DType dtype = DType::f32;
-    Device device = default_device();
+    int64_t groups = 0;                ///< how many groups of channels
+    int64_t channels = 0;              ///< a multiple of groups
+    double eps = 1e-5;                 ///< added to the variance
+    bool affine = true;                ///< false: no weight and bias
+    DType dtype = DType::f32;          ///< of the parameters
+    Device device = default_device();  ///< of the parameters
   };
-  explicit GroupNorm(Options options);
+  explicit GroupNorm(Options options);  ///< Throws ValueError for options out of range
   Tensor forward(const Tensor& x) override;
 
-  const Options options;
-  Tensor &weight, &bias;
+  const Options options;  ///< as given to the constructor
+  Tensor &weight, &bias;  ///< (channels); undefined unless affine
 
  protected:
   std::string options_str() const override;

@@ -7,16 +7,17 @@
 
 namespace brim::nn {
 
+/// Options of LSTM and GRU.
 struct RecurrentOptions {
-  int64_t in = 0;
-  int64_t hidden = 0;
-  int64_t layers = 1;
-  bool bias = true;
-  bool batch_first = false;  ///< sequences are (N, T, ..) instead of (T, N, ..)
-  double dropout = 0;        ///< in training, of what each layer but the last gives the next
-  bool bidirectional = false;
-  DType dtype = DType::f32;
-  Device device = default_device();
+  int64_t in = 0;              ///< features of a step of x
+  int64_t hidden = 0;          ///< features of a hidden state
+  int64_t layers = 1;          ///< one behind the other
+  bool bias = true;            ///< false: nothing is added
+  bool batch_first = false;    ///< sequences are (N, T, ..) instead of (T, N, ..)
+  double dropout = 0;          ///< in training, of what each layer but the last gives the next
+  bool bidirectional = false;  ///< a second way, from the end; results are beside each other
+  DType dtype = DType::f32;    ///< of the parameters
+  Device device = default_device();  ///< of the parameters
 };
 
 /// What LSTM and GRU share. For layer k: weight_ih_lk (G hidden, in; behind the first layer D
@@ -26,19 +27,20 @@ struct RecurrentOptions {
 /// +-1 / sqrt(hidden).
 class Recurrent : public Module {
  public:
-  using Options = RecurrentOptions;
+  using Options = RecurrentOptions;  ///< of the constructor
   /// x: (T, N, in) -> the last layer's hidden states (T, N, D hidden), begun with zeros.
   Tensor forward(const Tensor& x) override;
 
-  const Options options;
+  const Options options;  ///< as given to the constructor
 
  protected:
+  /// `gates`: rows of a weight for each hidden feature; `states`: how many a cell has.
   Recurrent(const char* kind, int64_t gates, size_t states, const Options& options);
   std::string options_str() const override;
 
   /// The parameters of one layer in one direction.
   struct Cell {
-    Tensor &weight_ih, &weight_hh, &bias_ih, &bias_hh;
+    Tensor &weight_ih, &weight_hh, &bias_ih, &bias_hh;  ///< views of the parameters
   };
   /// All steps of a cell over x, (T, N, ..), from the states before them, (N, hidden) each, the
   /// hidden one first. Gives the hidden states after each step, (T, N, hidden), and behind them all
@@ -63,17 +65,21 @@ class Recurrent : public Module {
 /// h' = sigmoid(o) tanh(c').
 class LSTM : public Recurrent {
  public:
+  /// What goes from step to step.
   struct State {
     Tensor h = {}, c = {};  ///< (layers D, N, hidden); undefined: zeros
   };
+  /// What forward() gives.
   struct Result {
-    Tensor y;  ///< (T, N, D hidden)
-    State state;
+    Tensor y;     ///< (T, N, D hidden)
+    State state;  ///< after the last step
   };
-  explicit LSTM(Options options);
+  explicit LSTM(Options options);  ///< Throws ValueError for options out of range
   using Recurrent::forward;
+  /// x: (T, N, in) -> (T, N, D hidden), from `state` on. Throws ShapeError.
   Result forward(const Tensor& x, const State& state);
   using Module::operator();
+  /// Calls forward().
   Result operator()(const Tensor& x, const State& state) { return forward(x, state); }
 
  protected:
@@ -85,14 +91,17 @@ class LSTM : public Recurrent {
 /// b_hh); n = tanh(W_in x + b_in + r (W_hn h + b_hn)); h' = (1 - z) n + z h.
 class GRU : public Recurrent {
  public:
+  /// What forward() gives.
   struct Result {
     Tensor y;  ///< (T, N, D hidden)
     Tensor h;  ///< (layers D, N, hidden)
   };
-  explicit GRU(Options options);
+  explicit GRU(Options options);  ///< Throws ValueError for options out of range
   using Recurrent::forward;
+  /// x: (T, N, in) -> (T, N, D hidden), from h on. Throws ShapeError.
   Result forward(const Tensor& x, const Tensor& h);
   using Module::operator();
+  /// Calls forward().
   Result operator()(const Tensor& x, const Tensor& h) { return forward(x, h); }
 
  protected:

@@ -8,13 +8,14 @@
 
 namespace brim::nn {
 
+/// Options of UNet.
 struct UNetOptions {
-  int64_t in = 3;  ///< channels of x
-  int64_t classes = 2;
-  int64_t width = 64;  ///< channels at full size; twice as many at each half of it
-  int64_t depth = 4;   ///< how often the size is halved
-  DType dtype = DType::f32;
-  Device device = default_device();
+  int64_t in = 3;                    ///< channels of x
+  int64_t classes = 2;               ///< channels of the result
+  int64_t width = 64;                ///< channels at full size; twice as many at each half of it
+  int64_t depth = 4;                 ///< how often the size is halved
+  DType dtype = DType::f32;          ///< of the parameters
+  Device device = default_device();  ///< of the parameters
 };
 
 /// A U-Net (Ronneberger et al., "U-Net: Convolutional networks for biomedical image segmentation",
@@ -23,15 +24,15 @@ struct UNetOptions {
 /// depth 3 "unet-small".
 class UNet : public Module {
  public:
-  using Options = UNetOptions;
-  explicit UNet(Options options);
+  using Options = UNetOptions;     ///< of the constructor
+  explicit UNet(Options options);  ///< Throws ValueError for options out of range
   Tensor forward(const Tensor& x) override;
 
-  const Options options;
+  const Options options;            ///< as given to the constructor
   ModuleList<Sequential>& down;     ///< two convolutions at each size, from the full one on
   ModuleList<ConvTranspose2d>& up;  ///< from the smallest size on
   ModuleList<Sequential>& merge;    ///< two convolutions behind each of up
-  Conv2d& head;
+  Conv2d& head;                     ///< 1x1, to the classes
 };
 
 }  // namespace brim::nn

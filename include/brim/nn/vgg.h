@@ -17,23 +17,25 @@ namespace brim::nn {
 /// layers normal with a deviation of 0.01, biases 0.
 class Vgg : public Module {
  public:
+  /// Options of Vgg.
   struct Options {
-    int depth = 16;           ///< 11, 13, 16 or 19 layers with weights
-    bool batch_norm = false;  ///< behind each convolution
-    int64_t classes = 1000;
-    double dropout = 0.5;
-    DType dtype = DType::f32;
-    Device device = default_device();
+    int depth = 16;                    ///< 11, 13, 16 or 19 layers with weights
+    bool batch_norm = false;           ///< behind each convolution
+    int64_t classes = 1000;            ///< how many logits
+    double dropout = 0.5;              ///< between the linear layers, in training
+    DType dtype = DType::f32;          ///< of the parameters
+    Device device = default_device();  ///< of the parameters
   };
   /// Convolutions of each stage. Throws ValueError for another depth.
   static std::vector<int> convolutions(int depth);
 
   /// Throws ValueError for a depth that there is not.
   explicit Vgg(Options options);
-  Vgg() : Vgg(Options{}) {}
+  Vgg() : Vgg(Options{}) {}  ///< with the default options
   Tensor forward(const Tensor& x) override;
 
-  const Options options;
+  const Options options;  ///< as given to the constructor
+  /// Torchvision's names for the convolutions, and for what follows.
   Sequential &features, &classifier;
 };
 

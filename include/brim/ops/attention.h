@@ -8,6 +8,7 @@
 
 namespace brim {
 
+/// Options of scaled_dot_product_attention().
 struct AttentionOptions {
   /// Broadcast to (.., H, L, S). bool: true where a query may see a key; or of q's dtype: added to
   /// the scores. Undefined: all see all.

@@ -9,18 +9,23 @@
 
 namespace brim {
 
+///@{
+/// A tensor of `value`, of zeros, of ones, or uninitialised. Throws OutOfMemory.
 Tensor full(const Shape& shape, double value, const TensorOptions& options = {});
 Tensor zeros(const Shape& shape, const TensorOptions& options = {});
 Tensor ones(const Shape& shape, const TensorOptions& options = {});
 Tensor empty(const Shape& shape, const TensorOptions& options = {});
+///@}
+///@{
 /// Shape, dtype and device of `x`; contiguous, no gradient.
 Tensor empty_like(const Tensor& x);
 Tensor zeros_like(const Tensor& x);
 Tensor ones_like(const Tensor& x);
 Tensor full_like(const Tensor& x, double value);
+///@}
 
 template <class T>
-concept Number = std::is_arithmetic_v<T>;
+concept Number = std::is_arithmetic_v<T>;  ///< Numbers of C++.
 
 namespace detail {
 Tensor arange(double start, double end, double step, const TensorOptions& options);
@@ -49,9 +54,11 @@ Tensor eye(int64_t n, int64_t m = -1, const TensorOptions& options = {});
 Tensor rand(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
 /// Normal numbers with mean 0 and standard deviation 1.
 Tensor randn(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
+///@{
 /// The same with shape, dtype and device of `x`; contiguous, no gradient.
 Tensor rand_like(const Tensor& x, Generator* generator = nullptr);
 Tensor randn_like(const Tensor& x, Generator* generator = nullptr);
+///@}
 /// Whole numbers in [low, high), of any dtype. Throws ValueError when the range is empty, or beyond
 /// the dtype's.
 Tensor randint(int64_t low, int64_t high, const Shape& shape,

@@ -16,6 +16,7 @@ Tensor take_along(const Tensor& x, const Tensor& index, int axis);
 /// x with y[.., index[.., i, ..], ..] = source[.., i, ..]. Of repeated indices the last one counts;
 /// the gradient of `source` is right only without repeats.
 Tensor scatter(const Tensor& x, int axis, const Tensor& index, const Tensor& source);
+/// The same with one number for all.
 Tensor scatter(const Tensor& x, int axis, const Tensor& index, double value);
 /// x with source added where scatter would write it.
 Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor& source);

@@ -47,17 +47,19 @@ struct Int8Weight {
   /// Throws ValueError, DeviceError where the tensors do not belong together; does not look at
   /// their numbers.
   void check_structure() const;
-  const Shape& shape() const { return values.shape(); }
-  int64_t bytes() const;  ///< of values, scales and correction
+  const Shape& shape() const { return values.shape(); }  ///< of the weight
+  int64_t bytes() const;                                 ///< of values, scales and correction
 
+  /// The most inputs of an output whose sums fit into 32 bits.
   static constexpr int64_t kMaxInputs = 2147483647 / (255 * 127);
 };
 
 /// What becomes of an int8 layer's sums.
 struct Int8Output {
-  bool relu = false;
+  bool relu = false;  ///< max(result, 0)
   /// u8 for the next layer instead of f32, as quantize() of the result gives.
   std::optional<QuantParams> quantized;
+  /// Whether all parts are equal.
   friend bool operator==(const Int8Output&, const Int8Output&) = default;
 };
 

@@ -6,12 +6,17 @@
 
 namespace brim {
 
-enum class Interpolation : uint8_t { nearest, bilinear };
+/// How pixels are found between pixels.
+enum class Interpolation : uint8_t {
+  nearest,  ///< the nearest pixel
+  bilinear  ///< between the four nearest ones
+};
 
+/// Options of interpolate().
 struct InterpolateOptions {
-  Pair size = 0;     ///< height and width of the result; or 0, and
-  double scale = 0;  ///< by how much it is larger
-  Interpolation mode = Interpolation::nearest;
+  Pair size = 0;                                ///< height and width of the result; or 0, and
+  double scale = 0;                             ///< by how much it is larger
+  Interpolation mode = Interpolation::nearest;  ///< where pixels are taken from
   /// bilinear: the corners' pixels are the corners of both images; else their outer edges are.
   bool align_corners = false;
 };

@@ -5,13 +5,19 @@
 
 namespace brim {
 
-enum class Reduction : uint8_t { none, mean, sum };
+/// What becomes of the losses of the elements or samples.
+enum class Reduction : uint8_t {
+  none,  ///< a loss per element
+  mean,  ///< their mean
+  sum    ///< their sum
+};
 
+/// Options of cross_entropy().
 struct CrossEntropyOptions {
-  Tensor weight = {};  ///< (C): a factor per class
-  int64_t ignore_index = -100;
-  double label_smoothing = 0;  ///< in [0, 1]: this share of the target is spread over all classes
-  Reduction reduction = Reduction::mean;
+  Tensor weight = {};           ///< (C): a factor per class
+  int64_t ignore_index = -100;  ///< labels of this value count nothing
+  double label_smoothing = 0;   ///< in [0, 1]: this share of the target is spread over all classes
+  Reduction reduction = Reduction::mean;  ///< of the samples' losses
 };
 
 /// -log softmax(logits)[target]. logits: (N, C), (C) or (N, C, d1, ...); target: i64 or i32 labels
@@ -21,10 +27,11 @@ struct CrossEntropyOptions {
 Tensor cross_entropy(const Tensor& logits, const Tensor& target,
                      const CrossEntropyOptions& options = {});
 
+/// Options of nll_loss().
 struct NllLossOptions {
-  Tensor weight = {};
-  int64_t ignore_index = -100;
-  Reduction reduction = Reduction::mean;
+  Tensor weight = {};                     ///< (C): a factor per class
+  int64_t ignore_index = -100;            ///< labels of this value count nothing
+  Reduction reduction = Reduction::mean;  ///< of the samples' losses
 };
 
 /// The same on log-probabilities: -log_probs[target].
@@ -41,10 +48,11 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, double beta = 1,
 Tensor huber_loss(const Tensor& x, const Tensor& y, double delta = 1,
                   Reduction reduction = Reduction::mean);
 
+/// Options of bce_with_logits().
 struct BceOptions {
-  Tensor weight = {};      ///< a factor per element, broadcast to x
-  Tensor pos_weight = {};  ///< a factor of the positive part, broadcast to x
-  Reduction reduction = Reduction::mean;
+  Tensor weight = {};                     ///< a factor per element, broadcast to x
+  Tensor pos_weight = {};                 ///< a factor of the positive part, broadcast to x
+  Reduction reduction = Reduction::mean;  ///< of the elements' losses
 };
 
 /// Binary cross-entropy of sigmoid(x) and target in [0, 1], of one shape; no overflow for any x.

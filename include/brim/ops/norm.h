@@ -5,10 +5,11 @@
 
 namespace brim {
 
+/// Options of batch_norm().
 struct BatchNormOptions {
   bool training = false;  ///< normalise with the batch's statistics and update the running ones
   double momentum = 0.1;  ///< running = (1 - momentum) running + momentum batch
-  double eps = 1e-5;
+  double eps = 1e-5;      ///< added to the variance
 };
 
 /// (x - mean) / sqrt(var + eps) * weight + bias per channel (Ioffe and Szegedy 2015). x: (N, C,

@@ -6,13 +6,15 @@
 
 namespace brim {
 
+/// Options of max_pool2d().
 struct MaxPool2dOptions {
-  Pair stride = 0;   ///< 0: the kernel's size
-  Pair padding = 0;  ///< with -infinity; at most half the kernel
-  Pair dilation = 1;
+  Pair stride = 0;         ///< 0: the kernel's size
+  Pair padding = 0;        ///< with -infinity; at most half the kernel
+  Pair dilation = 1;       ///< pixels from tap to tap
   bool ceil_mode = false;  ///< a window may reach beyond the end, by less than the stride
 };
 
+/// Options of avg_pool2d().
 struct AvgPool2dOptions {
   Pair stride = 0;                ///< 0: the kernel's size
   Pair padding = 0;               ///< with zeros; at most half the kernel
@@ -25,6 +27,7 @@ struct AvgPool2dOptions {
 
 /// Largest element of each window; of equal ones the first carries the gradient.
 Tensor max_pool2d(const Tensor& x, Pair kernel, const MaxPool2dOptions& options = {});
+/// Mean of each window.
 Tensor avg_pool2d(const Tensor& x, Pair kernel, const AvgPool2dOptions& options = {});
 /// Average over windows chosen so that the result is (N, C, output.h, output.w).
 Tensor adaptive_avg_pool2d(const Tensor& x, Pair output);

@@ -8,6 +8,7 @@
 
 namespace brim {
 
+/// What lstm() and gru() give.
 struct RecurrentSteps {
   bool reverse = false;  ///< from the last step to the first
 };

@@ -10,6 +10,8 @@
 namespace brim {
 
 // --- views (see the members of Tensor)
+///@{
+/// As the members of Tensor.
 inline Tensor view(const Tensor& x, const Shape& shape) { return x.view(shape); }
 inline Tensor reshape(const Tensor& x, const Shape& shape) { return x.reshape(shape); }
 inline Tensor flatten(const Tensor& x, int start = 0, int end = -1) {
@@ -27,6 +29,7 @@ inline Tensor slice(const Tensor& x, int axis, int64_t start, int64_t stop, int6
   return x.slice(axis, start, stop, step);
 }
 inline Tensor select(const Tensor& x, int axis, int64_t index) { return x.select(axis, index); }
+///@}
 /// Moves one axis; the others keep their order.
 Tensor movedim(const Tensor& x, int from, int to);
 /// `length` elements from `start` on. Throws IndexError unless they all exist.
@@ -70,6 +73,7 @@ Tensor flip(const Tensor& x, const std::vector<int>& axes);
 Tensor roll(const Tensor& x, const std::vector<int64_t>& shifts, const std::vector<int>& axes = {});
 /// Zeros above (tril) or below (triu) the given diagonal of the last two axes.
 Tensor tril(const Tensor& x, int64_t diagonal = 0);
+/// The same above the diagonal: what is on it and to its right stays.
 Tensor triu(const Tensor& x, int64_t diagonal = 0);
 
 /// x with `source` in the place of slice(x, axis, start, stop, step), whose shape it must have
@@ -86,7 +90,12 @@ Tensor pixel_unshuffle(const Tensor& x, int64_t factor);
 
 /// What padding is filled with: a number, the mirrored inside (without the edge), the edge, or the
 /// opposite side.
-enum class PadMode : uint8_t { constant, reflect, replicate, circular };
+enum class PadMode : uint8_t {
+  constant,   ///< one value
+  reflect,    ///< mirrored, without the edge
+  replicate,  ///< the edge again
+  circular    ///< from the other side
+};
 /// pads: {before, after} of the last axis, then of the one before it, and so on, as in
 /// torch.nn.functional.pad; negative ones cut off. Throws ShapeError when the mode needs more
 /// elements than there are.

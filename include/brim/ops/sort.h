@@ -6,17 +6,22 @@
 
 namespace brim {
 
+/// Elements in an order, and where they were.
 struct Sorted {
-  Tensor values;
-  Tensor indices;
+  Tensor values;   ///< in this order along the axis
+  Tensor indices;  ///< i64: where each was along the axis
 };
 
+///@{
+/// Along `axis`; of equal elements the first stays first. NaN counts as the largest.
 Sorted sort(const Tensor& x, int axis = -1, bool descending = false);
 Tensor argsort(const Tensor& x, int axis = -1, bool descending = false);
+///@}
 /// The k largest (or smallest) elements, in that order if `sorted`. Throws ValueError unless
 /// 0 <= k <= size.
 Sorted topk(const Tensor& x, int64_t k, int axis = -1, bool largest = true, bool sorted = true);
 
+/// What unique() gives.
 struct Unique {
   Tensor values;   ///< (K), in ascending order
   Tensor inverse;  ///< i64, x's shape: where in `values` each element of x is

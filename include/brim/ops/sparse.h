@@ -32,13 +32,14 @@ struct SparseWeight {
   /// Throws ValueError where the tensors are no such weight, as those of a damaged file; the second
   /// one does not look at their numbers.
   void check() const;
+  /// Throws ValueError where the parts do not fit each other.
   void check_structure() const;
   /// Whether there are groups of so many outputs.
   static bool has_vectors_of(int64_t length);
 
   /// Of the groups' columns, which are kept.
   double density() const;
-  int64_t bytes() const;
+  int64_t bytes() const;  ///< of all its tensors
 };
 
 /// As linear(x, weight.dense(), bias), but that columns which are left out make no NaN of an

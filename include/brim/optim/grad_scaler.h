@@ -20,18 +20,19 @@
 
 namespace brim::optim {
 
+/// Options of GradScaler.
 struct GradScalerOptions {
-  double init_scale = 65536;
-  double growth_factor = 2;     ///< after growth_interval good steps in a row
-  double backoff_factor = 0.5;  ///< after an overflow
-  int64_t growth_interval = 2000;
+  double init_scale = 65536;       ///< of the first step
+  double growth_factor = 2;        ///< after growth_interval good steps in a row
+  double backoff_factor = 0.5;     ///< after an overflow
+  int64_t growth_interval = 2000;  ///< steps without an overflow until the scale grows
 };
 
 /// Micikevicius et al., "Mixed precision training", ICLR 2018, with the rules of
 /// torch.amp.GradScaler.
 class GradScaler {
  public:
-  using Options = GradScalerOptions;
+  using Options = GradScalerOptions;  ///< of the constructor
   /// Parameters live on `device`. Throws ValueError for options out of range.
   explicit GradScaler(Device device = default_device(), Options options = {});
 
@@ -47,8 +48,8 @@ class GradScaler {
   /// neither was called.
   void update();
 
-  double get_scale() const;  ///< waits for the device
-  const Options& options() const { return options_; }
+  double get_scale() const;                            ///< waits for the device
+  const Options& options() const { return options_; }  ///< as given
 
   /// "scale", "growth_factor", "backoff_factor", "growth_interval", "growth_tracker".
   StateDict state_dict() const;

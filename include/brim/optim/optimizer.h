@@ -18,19 +18,23 @@ namespace brim::optim {
 /// What an optimizer works on: `net.named_parameters()` or a list of tensors, whose names are then
 /// their numbers. Names appear in state dicts and messages.
 struct ParameterList {
-  ParameterList(NamedTensors named) : items(std::move(named)) {}
+  ParameterList(NamedTensors named) : items(std::move(named)) {}  ///< with names
+  ///@{
+  /// Called by their numbers: "0", "1", ...
   ParameterList(const std::vector<Tensor>& tensors);
   ParameterList(std::initializer_list<Tensor> tensors)
       : ParameterList(std::vector<Tensor>(tensors)) {}
+  ///@}
+  /// With names.
   ParameterList(std::initializer_list<std::pair<std::string, Tensor>> named) : items(named) {}
-  NamedTensors items;
+  NamedTensors items;  ///< names and parameters, in order
 };
 
 /// Parameters with options that differ from those of other groups.
 template <class O>
 struct Group {
-  ParameterList params;
-  O options = {};
+  ParameterList params;  ///< those of the group
+  O options = {};        ///< theirs
 };
 
 /// What all optimizers share. One of one's own overrides step(), fields() and, where it keeps
@@ -77,17 +81,19 @@ class Optimizer {
   /// Forgets the gradients, or fills them with zeros.
   void zero_grad(bool set_to_none = true);
 
-  size_t num_groups() const { return groups_.size(); }
-  std::vector<Tensor> parameters(size_t group) const;
-  std::vector<Tensor> parameters() const;  ///< of all groups
+  size_t num_groups() const { return groups_.size(); }  ///< how many there are
+  std::vector<Tensor> parameters(size_t group) const;   ///< of one group
+  std::vector<Tensor> parameters() const;               ///< of all groups
 
-  double lr(size_t group = 0) const { return option("lr", group); }
-  void set_lr(double lr);  ///< of all groups
-  void set_lr(double lr, size_t group) { set_option("lr", lr, group); }
+  double lr(size_t group = 0) const { return option("lr", group); }      ///< of a group
+  void set_lr(double lr);                                                ///< of all groups
+  void set_lr(double lr, size_t group) { set_option("lr", lr, group); }  ///< of one group
   /// An option by name: "lr", "momentum", "weight_decay", ... Throws ValueError naming the nearest.
   double option(const std::string& name, size_t group = 0) const;
+  /// Sets an option; a bool by 0 or 1. Throws ValueError naming the nearest, and for a value out of
+  /// range.
   void set_option(const std::string& name, double value, size_t group = 0);
-  bool has_option(const std::string& name) const;
+  bool has_option(const std::string& name) const;  ///< whether there is an option of that name
 
   /// Options, step counts and state: "group.0.lr", "state.conv1.weight.momentum_buffer". Tensors
   /// share memory with the optimizer; numbers are f64 and i64 scalars, so nothing is rounded.
@@ -99,19 +105,21 @@ class Optimizer {
   const char* kind() const { return kind_; }  ///< "SGD"
 
  protected:
-  explicit Optimizer(const char* kind) : kind_(kind) {}
+  explicit Optimizer(const char* kind) : kind_(kind) {}  ///< `kind`: a literal, for messages
 
+  /// A parameter and what the optimizer keeps of it.
   struct Parameter {
-    std::string name;
-    Tensor tensor;
-    int64_t steps = 0;
-    int64_t recorded = 0;       // steps noted by the recording that is going on
-    std::vector<Tensor> state;  // in the order of state_names()
-    Tensor skipped;             // how many of `steps` were none; shared, undefined for none
+    std::string name;           ///< in state dicts and messages
+    Tensor tensor;              ///< what is trained
+    int64_t steps = 0;          ///< how many it had
+    int64_t recorded = 0;       ///< steps noted by the recording that is going on
+    std::vector<Tensor> state;  ///< in the order of state_names()
+    Tensor skipped;             ///< how many of `steps` were none; shared, undefined for none
   };
+  /// An option of a group.
   struct Field {
-    const char* name;
-    std::variant<double*, bool*> value;
+    const char* name;                    ///< as option() takes it
+    std::variant<double*, bool*> value;  ///< where it is
   };
   /// How one step changes a parameter: the kernel and what it is made with (internal).
   struct Rule;

@@ -18,38 +18,48 @@ namespace brim::optim {
 /// The rate of step 0, 1, 2, ... of a group that began with `base`.
 using LrRule = std::function<double(int64_t step, double base)>;
 
+/// Options of StepLR.
 struct StepLROptions {
-  int64_t step_size = 1;
-  double gamma = 0.1;
+  int64_t step_size = 1;  ///< steps between drops
+  double gamma = 0.1;     ///< factor of each drop
 };
+/// Options of MultiStepLR.
 struct MultiStepLROptions {
-  std::vector<int64_t> milestones = {};
-  double gamma = 0.1;
+  std::vector<int64_t> milestones = {};  ///< steps at which the rate drops, rising
+  double gamma = 0.1;                    ///< factor of each drop
 };
+/// Options of ExponentialLR.
 struct ExponentialLROptions {
-  double gamma = 0.9;
+  double gamma = 0.9;  ///< factor of each step
 };
+/// Options of CosineAnnealingLR.
 struct CosineAnnealingLROptions {
-  int64_t T_max = 1;  ///< steps from the base rate to eta_min
-  double eta_min = 0;
+  int64_t T_max = 1;   ///< steps from the base rate to eta_min
+  double eta_min = 0;  ///< the rate at the end
 };
+/// Options of LinearLR.
 struct LinearLROptions {
-  double start_factor = 1.0 / 3;
-  double end_factor = 1;
-  int64_t total_iters = 5;
+  double start_factor = 1.0 / 3;  ///< of the base rate, at step 0
+  double end_factor = 1;          ///< of the base rate, from step total_iters on
+  int64_t total_iters = 5;        ///< steps from one to the other
 };
-enum class Anneal : uint8_t { cosine, linear };
+/// How a rate moves between two.
+enum class Anneal : uint8_t {
+  cosine,  ///< along a cosine
+  linear   ///< along a line
+};
+/// Options of OneCycleLR.
 struct OneCycleLROptions {
-  double max_lr = 0;
-  int64_t total_steps = 0;
-  double pct_start = 0.3;  ///< part of the steps in which the rate rises
-  Anneal anneal_strategy = Anneal::cosine;
-  bool cycle_momentum = true;  ///< momentum (or beta1) falls while the rate rises
-  double base_momentum = 0.85;
-  double max_momentum = 0.95;
-  double div_factor = 25;         ///< the first rate is max_lr / div_factor
-  double final_div_factor = 1e4;  ///< the last one is the first / final_div_factor
-  bool three_phase = false;       ///< symmetric fall, then the final one
+  double max_lr = 0;                        ///< the peak
+  int64_t total_steps = 0;                  ///< of the whole cycle
+  double pct_start = 0.3;                   ///< part of the steps in which the rate rises
+  Anneal anneal_strategy = Anneal::cosine;  ///< how rates move
+  bool cycle_momentum = true;               ///< momentum (or beta1) falls while the rate rises
+  double base_momentum = 0.85;              ///< where the rate is highest
+  double max_momentum = 0.95;               ///< at both ends
+  double div_factor = 25;                   ///< the first rate is max_lr / div_factor
+  double final_div_factor = 1e4;            ///< the last one is the first / final_div_factor
+  bool three_phase = false;                 ///< symmetric fall, then the final one
 };
 
 // Rules; all throw ValueError for options out of range.
@@ -75,16 +85,17 @@ class Schedule {
 
   /// Sets the rates of the next step.
   void step();
-  int64_t step_count() const { return step_; }
-  double lr(size_t group = 0) const { return optimizer_.lr(group); }
+  int64_t step_count() const { return step_; }                        ///< steps so far
+  double lr(size_t group = 0) const { return optimizer_.lr(group); }  ///< of a group, now
 
-  StateDict state_dict() const;
+  StateDict state_dict() const;  ///< the step and the base rates
   /// Goes on where state_dict() was taken, and sets the rates. Throws ValueError.
   void load_state_dict(const StateDict& state);
 
  protected:
+  /// Sets the rates of `step`.
   virtual void apply(int64_t step);
-  Optimizer& optimizer() { return optimizer_; }
+  Optimizer& optimizer() { return optimizer_; }  ///< whose rates are set
 
  private:
   Optimizer& optimizer_;
@@ -93,37 +104,52 @@ class Schedule {
   int64_t step_ = 0;
 };
 
+/// base * gamma^(step / step_size).
 struct StepLR : Schedule {
+  /// For `o`, which outlives it. Throws ValueError for options out of range.
   StepLR(Optimizer& o, StepLROptions options) : Schedule(o, step_lr(options)) {}
 };
+/// Times gamma at each milestone.
 struct MultiStepLR : Schedule {
+  /// For `o`, which outlives it. Throws ValueError for options out of range.
   MultiStepLR(Optimizer& o, MultiStepLROptions options) : Schedule(o, multi_step_lr(options)) {}
 };
+/// base * gamma^step.
 struct ExponentialLR : Schedule {
+  /// For `o`, which outlives it. Throws ValueError for options out of range.
   ExponentialLR(Optimizer& o, ExponentialLROptions options)
       : Schedule(o, exponential_lr(options)) {}
 };
+/// From the base rate to eta_min along half a cosine (Loshchilov and Hutter, ICLR 2017).
 struct CosineAnnealingLR : Schedule {
+  /// For `o`, which outlives it. Throws ValueError for options out of range.
   CosineAnnealingLR(Optimizer& o, CosineAnnealingLROptions options)
       : Schedule(o, cosine_annealing_lr(options)) {}
 };
+/// Linear warm-up, or decay.
 struct LinearLR : Schedule {
+  /// For `o`, which outlives it. Throws ValueError for options out of range.
   explicit LinearLR(Optimizer& o, LinearLROptions options = {}) : Schedule(o, linear_lr(options)) {}
 };
+/// One rule behind the other.
 struct SequentialLR : Schedule {
+  /// For `o`, which outlives it. Throws ValueError for options out of range.
   SequentialLR(Optimizer& o, std::vector<LrRule> rules, std::vector<int64_t> milestones)
       : Schedule(o, sequential_lr(std::move(rules), std::move(milestones))) {}
 };
+/// All rules at once.
 struct ChainedLR : Schedule {
+  /// For `o`, which outlives it. Throws ValueError for options out of range.
   ChainedLR(Optimizer& o, std::vector<LrRule> rules) : Schedule(o, chained_lr(std::move(rules))) {}
 };
 /// Also cycles momentum unless told otherwise; more than total_steps steps throw ValueError.
 class OneCycleLR : public Schedule {
  public:
+  /// Throws ValueError for options out of range.
   OneCycleLR(Optimizer& o, OneCycleLROptions options);
 
  protected:
-  void apply(int64_t step) override;
+  void apply(int64_t step) override;  ///< rates and momentum
 
  private:
   OneCycleLROptions options_;

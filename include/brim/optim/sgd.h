@@ -5,10 +5,11 @@
 
 namespace brim::optim {
 
+/// Options of SGD.
 struct SGDOptions {
-  double lr = 1e-3;
-  double momentum = 0;
-  double dampening = 0;
+  double lr = 1e-3;         ///< learning rate
+  double momentum = 0;      ///< of the steps; 0: none
+  double dampening = 0;     ///< of the gradient in the momentum
   double weight_decay = 0;  ///< L2 penalty, added to the gradient
   bool nesterov = false;    ///< needs momentum, and no dampening
 };
@@ -17,11 +18,15 @@ struct SGDOptions {
 /// is the gradient itself, as in PyTorch.
 class SGD final : public Optimizer {
  public:
-  using Options = SGDOptions;
+  using Options = SGDOptions;  ///< of the constructor
+  /// One group. Throws ValueError for options out of range, and for no, undefined, doubled or
+  /// unsuitable parameters.
   explicit SGD(const ParameterList& params, Options options = {});
+  /// Groups with options of their own; throws as above.
   explicit SGD(const std::vector<Group<Options>>& groups);
+  /// Another group; throws as the constructors do.
   void add_group(const ParameterList& params, Options options);
-  const Options& options(size_t group = 0) const { return options_.at(group); }
+  const Options& options(size_t group = 0) const { return options_.at(group); }  ///< of a group
 
  private:
   std::vector<Field> fields(size_t group) override;

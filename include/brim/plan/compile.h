@@ -34,6 +34,7 @@
 
 namespace brim {
 
+/// Options of compile().
 struct CompileOptions {
   /// "" or "all": all passes; "-layout,-linear_relu": all but these; "dead_code,memory": these
   /// alone; "exact": those with which the step has the bits of the eager one.
@@ -74,7 +75,7 @@ struct CompileStats {
 
 /// What a compiled step would take, by a model of its device: nothing is run. Times are in seconds.
 struct StepForecast {
-  double step = 0;
+  double step = 0;            ///< of a whole step
   double compute = 0;         ///< of its kernels
   double communication = 0;   ///< of its collectives
   double exposed = 0;         ///< the part of them that no kernel hides
@@ -82,25 +83,26 @@ struct StepForecast {
   double exposed_copies = 0;  ///< the part of them that no kernel hides
   int64_t arena_bytes = 0;    ///< of its temporaries
   int64_t host_bytes = 0;     ///< of the host, for what is copied there
-  int64_t kernels = 0, collectives = 0;
+  int64_t kernels = 0, collectives = 0;  ///< launches of each kind
 };
 
 /// The newest plan of a compiled step, for those who draw it.
 struct PlanTimeline {
+  /// A kernel's launch in a step.
   struct Launch {
-    std::string name;
+    std::string name;                  ///< of its kernel
     double operations = 0, bytes = 0;  ///< as in diag::OpTime
   };
   /// A tensor that lives inside the step, from launch `first` to launch `last`.
   struct Temporary {
-    std::string shape, dtype;
+    std::string shape, dtype;       ///< of the tensor
     int64_t offset = 0, bytes = 0;  ///< of the arena
-    int64_t first = 0, last = 0;
-    bool in_place = false;  ///< it takes over the bytes of another one
+    int64_t first = 0, last = 0;    ///< launches, from 0
+    bool in_place = false;          ///< it takes over the bytes of another one
   };
-  std::vector<Launch> launches;
-  std::vector<Temporary> temporaries;
-  int64_t arena_bytes = 0;
+  std::vector<Launch> launches;        ///< in the order in which they run
+  std::vector<Temporary> temporaries;  ///< that share the arena
+  int64_t arena_bytes = 0;             ///< of the arena
 };
 
 namespace plan {
@@ -111,12 +113,16 @@ void check_passes(const std::string& passes);
 /// The part of a compiled step that does not depend on its type.
 class Compiler {
  public:
+  /// What is compiled, whatever its type was.
   using Step = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
 
-  explicit Compiler(CompileOptions options);
+  explicit Compiler(CompileOptions options);  ///< throws ValueError for unknown passes
   ~Compiler();
+  ///@{
+  /// Moves; what is left behind runs nothing.
   Compiler(Compiler&&) noexcept;
   Compiler& operator=(Compiler&&) noexcept;
+  ///@}
 
   /// Runs it `count` times, and `after_each` (may be empty if count is 1) on the host after each.
   /// The results, of the last one, stay valid until the next call. `step` is called when a plan is
@@ -125,10 +131,11 @@ class Compiler {
                               const std::function<void()>& after_each = {});
   /// Of a step with these inputs. It is recorded, and its plan made, where there is none.
   StepForecast forecast(std::span<const Tensor> inputs, const Step& step);
-  std::string explain() const;
-  PlanTimeline timeline() const;
+  std::string explain() const;    ///< as CompiledStep::explain()
+  PlanTimeline timeline() const;  ///< of the newest plan; empty without one
+  /// Of the newest plan; empty where it fits as it is.
   std::optional<MemoryFit> memory_fit() const;
-  CompileStats stats() const;
+  CompileStats stats() const;  ///< what it did so far
 
  private:
   struct State;
@@ -137,9 +144,12 @@ class Compiler {
 
 }  // namespace plan
 
+/// A step that compile() made: it is recorded at its first call with inputs of some shapes, dtypes
+/// and devices, and replayed after that.
 template <class F>
 class CompiledStep {
  public:
+  /// For compile().
   CompiledStep(F step, CompileOptions options)
       : step_(std::make_unique<F>(std::move(step))), compiler_(std::move(options)) {}
 
@@ -178,13 +188,13 @@ class CompiledStep {
     });
   }
 
-  /// What each pass did to the newest plan, its launches and its memory.
+  /// Of each plan in use, the newest first: what each pass did to it, its launches and its memory.
   std::string explain() const { return compiler_.explain(); }
   /// Empty without a plan.
   PlanTimeline timeline() const { return compiler_.timeline(); }
   /// How the newest plan was fitted into its device's memory; empty where it fits as it is.
   std::optional<MemoryFit> memory_fit() const { return compiler_.memory_fit(); }
-  CompileStats stats() const { return compiler_.stats(); }
+  CompileStats stats() const { return compiler_.stats(); }  ///< what it did so far
 
  private:
   template <class... Inputs>

@@ -10,13 +10,14 @@ namespace brim {
 /// What a step does with the tensors that it does not use for a while, where they do not all fit:
 /// it keeps them on the device, moves them to the host and back, or computes them again.
 struct MemoryFit {
+  /// A tensor that is not used for a while.
   struct Tensor {
-    std::string made_by;  ///< the launch
-    std::string shape, dtype;
-    int64_t bytes = 0;
-    std::string choice;  ///< "keep", "offload" or "recompute"
-    std::string why;
-    double seconds = 0;  ///< predicted: of its copies, both ways, or of computing it again
+    std::string made_by;       ///< the launch
+    std::string shape, dtype;  ///< of the tensor
+    int64_t bytes = 0;         ///< of the tensor
+    std::string choice;        ///< "keep", "offload" or "recompute"
+    std::string why;           ///< why that was chosen
+    double seconds = 0;        ///< predicted: of its copies, both ways, or of computing it again
   };
   std::vector<Tensor> tensors;             ///< in the order in which they are made
   int64_t room = 0;                        ///< bytes for temporaries
@@ -28,7 +29,7 @@ struct MemoryFit {
   /// What it would take longer at least if only copies made it fit; computing again can be shorter.
   /// Infinite where nothing can be copied.
   double link_bound = 0;
-  bool fits = false;
+  bool fits = false;  ///< whether it now fits
 };
 
 }  // namespace brim

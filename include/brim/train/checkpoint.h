@@ -64,10 +64,12 @@ struct LoopPosition {
 /// one thread.
 class Checkpoint {
  public:
+  /// Is given a line about what went wrong.
   using Warn = std::function<void(const std::string& line)>;
   /// What saves and loads an object of one's own.
   struct State {
-    std::function<StateDict()> save = {};
+    std::function<StateDict()> save = {};  ///< its state, with the names that load() knows
+    /// Throws ValueError for the state of something else.
     std::function<void(const StateDict&)> load = {};
   };
 
@@ -89,11 +91,14 @@ class Checkpoint {
 
   // A name has letters, digits, '_', '-' and '.', and is no file's that a checkpoint has anyway.
   // All throw ValueError for a bad one and one that was added before, and after resume() or save().
+  ///@{
+  /// Adds an object, whose state_dict() is kept; a generator's place likewise.
   void add(const std::string& name, nn::Module& module);
   void add(const std::string& name, optim::Optimizer& optimizer);
   void add(const std::string& name, optim::Schedule& schedule);
   void add(const std::string& name, optim::GradScaler& scaler);
   void add(const std::string& name, Generator& generator);
+  ///@}
   /// A loop that goes on amid an epoch must have the same one: its numbers, sampler, buckets and
   /// collate, as far as these say what they are. Of iterable data its state is kept, so that
   /// DeviceLoader::epoch() goes on from there; save() throws ValueError where it has none, and for
@@ -101,13 +106,17 @@ class Checkpoint {
   /// there is one place in an epoch; and, in several ranks, for iterable data, of which each rank
   /// has a state of its own.
   void add(const std::string& name, const data::Loader& loader);
+  /// An object of one's own.
   void add(const std::string& name, State state);
   /// Values: a tensor on any device, which is written in place (one that is undefined is replaced),
   /// and numbers and text, bit for bit.
   void add(const std::string& name, Tensor& value);
+  ///@{
+  /// A value of the host.
   void add(const std::string& name, int64_t& value);
   void add(const std::string& name, double& value);
   void add(const std::string& name, std::string& value);
+  ///@}
 
   /// Loads the newest sound checkpoint into everything that was added, and says where the loop goes
   /// on; the beginning where there is no checkpoint. Damaged ones are told and renamed to

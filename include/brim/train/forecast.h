@@ -13,10 +13,11 @@
 
 namespace brim::train {
 
+/// Options of forecast().
 struct ForecastOptions {
-  int64_t batch = 32;  ///< samples of each rank
-  int ranks = 1;
-  dist::Links links{};
+  int64_t batch = 32;             ///< samples of each rank
+  int ranks = 1;                  ///< devices that share each batch, one for each rank
+  dist::Links links{};            ///< between them
   Device device = Device::cpu();  ///< whose model counts; a virtual one keeps its profile's
   int64_t outputs = 1000;         ///< of the network: classes
   int64_t picture = 224;          ///< width and height, where Recipe::input.size says nothing
@@ -25,8 +26,9 @@ struct ForecastOptions {
   std::string passes = {};        ///< as CompileOptions::passes
 };
 
+/// What a training step would take.
 struct Forecast {
-  StepForecast step;
+  StepForecast step;   ///< its times
   int64_t memory = 0;  ///< bytes of the device: parameters, optimizer, batch and temporaries
   std::optional<MemoryFit> fit;  ///< how these were fitted into its memory; empty: they fit
   double copy = 0;    ///< seconds in which a batch of floats comes from the host, a step ahead

@@ -15,6 +15,7 @@
 
 namespace brim::train {
 
+/// Options of HeatGuard.
 struct HeatGuardOptions {
   double limit = 85;  ///< degrees Celsius: from there on the training waits, until 3 degrees below
   double period = 1;  ///< seconds between two readings, as MonitorOptions has them
@@ -32,7 +33,8 @@ class HeatGuard {
 
   /// Whether wait() has anything to do. A load, for each step.
   bool calls() const { return calls_.load(std::memory_order_relaxed); }
-  bool hot() const;
+  bool hot() const;  ///< whether some device is above the limit now
+  /// How wait() waits.
   struct Waiting {
     std::function<bool()> stop = {};                         ///< asked some twenty times a second
     std::function<void(double seconds)> paused = {};         ///< told as often: how long by now
@@ -41,7 +43,7 @@ class HeatGuard {
   /// Returns at once, or when all are cool, their sensors no longer answer, or stop() says so.
   void wait(const Waiting& how);
 
-  int64_t pauses() const;
+  int64_t pauses() const;  ///< that have begun
   double seconds() const;  ///< in all pauses that have ended
 
  private:

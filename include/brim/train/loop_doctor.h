@@ -34,13 +34,14 @@ namespace brim::train {
 /// How a loop gets its batches, and whether its step is compiled.
 struct LoopSetting {
   std::optional<int> workers = {};  ///< LoaderOptions::workers; empty: as the loader has them
+  /// Where pictures are cropped, mirrored and normalised.
   data::AugmentOn augment_on = data::AugmentOn::automatic;
   bool resident = false;      ///< DeviceLoaderOptions::resident
   bool compile = false;       ///< LoopDoctor::step() makes a plan of it
   std::string passes = {};    ///< of that plan, see CompileOptions::passes
   bool repeat_batch = false;  ///< every step gets the first batch again; not with `resident`
 };
-using LoopCure = CureOf<LoopSetting>;
+using LoopCure = CureOf<LoopSetting>;  ///< Of a loop of one's own.
 
 /// Runs the loop for moments, from the beginning of the data. What is tried changes no bit of what
 /// the loop computes, but for what DoctorOptions allow: its precision and batch are its author's.
@@ -63,12 +64,15 @@ class LoopDoctor {
   // is tried where something is, since that shows whether it does the same. Generator::global() is
   // put back in any case. Objects must outlive this. Iterable data forgets where it was: come
   // before Checkpoint::resume().
+  ///@{
+  /// Puts its state back after each short training.
   void keep(nn::Module& module);
   void keep(optim::Optimizer& optimizer);
   void keep(optim::Schedule& schedule);
   void keep(optim::GradScaler& scaler);
   void keep(Tensor& value);
   void keep(Checkpoint::State state);
+  ///@}
 
   /// Throws what the loader and the step throw; ValueError for data without a batch.
   Diagnosis diagnose();

@@ -16,8 +16,8 @@ namespace brim::train {
 /// How many samples (of pictures with masks: pixels) of a class there are, and for how many of them
 /// the network said so.
 struct ClassCount {
-  int64_t samples = 0;
-  int64_t correct = 0;
+  int64_t samples = 0;  ///< of that class
+  int64_t correct = 0;  ///< recognised
 };
 
 /// Sums over a data set, which stay on the device until they are asked for.
@@ -41,15 +41,18 @@ class Metric {
   virtual void merge(const std::vector<double>& /*state*/) {}
 };
 
+/// What a metric is made for.
 struct MetricOptions {
   int64_t outputs = 0;  ///< of the network: classes, labels, targets, or tokens
-  Device device = {};
+  Device device = {};   ///< where its sums are
 };
 
+/// How a metric is made, and read.
 struct MetricKind {
+  /// Makes one, all of whose sums are 0.
   std::function<std::unique_ptr<Metric>(const MetricOptions& options)> make = {};
-  bool higher_is_better = true;
-  bool is_fraction = false;  ///< in [0, 1]: shown as per cent
+  bool higher_is_better = true;  ///< what the best epoch is chosen by
+  bool is_fraction = false;      ///< in [0, 1]: shown as per cent
 };
 
 /// Makes `name` known to recipes (Recipe::metrics). Thread-safe. Throws ValueError when it is
@@ -61,6 +64,6 @@ struct MetricKind {
 ///  - of masks: mean-iou (over the classes that are there or predicted), pixel-accuracy
 ///  - of tokens: perplexity, bits-per-byte (for tokens that are bytes), token-accuracy
 bool register_metric(const std::string& name, MetricKind kind);
-std::vector<std::string> metric_names();
+std::vector<std::string> metric_names();  ///< all that are known, in alphabetical order
 
 }  // namespace brim::train

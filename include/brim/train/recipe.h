@@ -13,19 +13,21 @@
 
 namespace brim::train {
 
+/// How parameters are updated.
 struct OptimizerRecipe {
   std::string name = "sgd";  ///< sgd, adam, adamw, rmsprop
-  double lr = 0.001;
-  double weight_decay = 0;
-  double momentum = 0;  ///< sgd, rmsprop
-  bool nesterov = false;
-  double beta1 = 0.9;  ///< adam, adamw
-  double beta2 = 0.999;
-  double eps = 1e-8;     ///< adam, adamw, rmsprop
-  double alpha = 0.99;   ///< rmsprop
-  double clip_norm = 0;  ///< 0: gradients are not clipped
+  double lr = 0.001;         ///< learning rate
+  double weight_decay = 0;   ///< L2 penalty; adamw: decoupled
+  double momentum = 0;       ///< sgd, rmsprop
+  bool nesterov = false;     ///< sgd: looks ahead along the momentum
+  double beta1 = 0.9;        ///< adam, adamw
+  double beta2 = 0.999;      ///< adam, adamw
+  double eps = 1e-8;         ///< adam, adamw, rmsprop
+  double alpha = 0.99;       ///< rmsprop
+  double clip_norm = 0;      ///< 0: gradients are not clipped
 };
 
+/// How the learning rate goes from step to step.
 struct ScheduleRecipe {
   std::string name = "constant";  ///< constant, step, cosine, one-cycle
   double warmup = 0;              ///< epochs of linear warm-up before it
@@ -36,6 +38,7 @@ struct ScheduleRecipe {
   double pct_start = 0.3;         ///< one-cycle: part of the run in which the rate rises
 };
 
+/// What becomes of a sample before the network sees it.
 struct InputRecipe {
   std::vector<double> mean = {0.5, 0.5, 0.5};  ///< subtracted from pixels in [0, 1], per channel
   std::vector<double> std = {0.5, 0.5, 0.5};   ///< divided by
@@ -55,6 +58,7 @@ struct InputRecipe {
   std::vector<std::string> transforms = {};
 };
 
+/// The part of the training data that is not learned from.
 struct ValidationRecipe {
   double fraction = 0;   ///< of the training data that is kept for it; 0: there is none
   std::string by = {};   ///< the metric that decides which epoch is the best; "": the task's first
@@ -92,20 +96,21 @@ struct DistillRecipe {
 struct SpeedRecipe {
   int workers = -1;                 ///< loader threads; -1: chosen
   std::string augment_on = "auto";  ///< auto, host, device
-  bool data_on_device = false;
-  int64_t steps_per_graph = 1;
-  bool compile = true;
-  std::string passes = {};  ///< of the plan, see CompileOptions::passes
+  bool data_on_device = false;      ///< see TrainOptions::data_on_device
+  int64_t steps_per_graph = 1;      ///< see TrainOptions::steps_per_graph
+  bool compile = true;              ///< false: steps run eagerly
+  std::string passes = {};          ///< of the plan, see CompileOptions::passes
 };
 
+/// What is trained, on what and how; a TOML file (docs/RECIPES.md).
 struct Recipe {
   std::string name = {};  ///< of the built-in recipe or the file
   /// What is learned, see task.h: classify, multilabel, regress, segment, language, or one's own.
   std::string task = "classify";
-  std::string model = "tutorial-cnn";
-  std::string data = "shapes10";
-  int64_t epochs = 2;
-  int64_t batch = 4;  ///< of all ranks together
+  std::string model = "tutorial-cnn";  ///< a name that make_model() knows
+  std::string data = "shapes10";       ///< a registered name, a file or a folder
+  int64_t epochs = 2;                  ///< passes over the training data
+  int64_t batch = 4;                   ///< of all ranks together
   /// A batch is cut into so many equal parts, which decide the bits whatever number of ranks
   /// computes them (see dist::DataParallel); 0: as many as there are ranks, or as the resumed run
   /// had.
@@ -116,20 +121,20 @@ struct Recipe {
   /// Ranks exchange gradients as bf16 or fp16 (see dist::DataParallel), or as they are: none;
   /// without virtual ranks.
   std::string compress_gradients = "none";
-  uint64_t seed = 0;
-  double label_smoothing = 0;
+  uint64_t seed = 0;           ///< of initial weights, order and augmentation
+  double label_smoothing = 0;  ///< see CrossEntropyOptions
   /// What matrix products and convolutions work in: fp32, tf32, fp16, bf16. Parameters, gradients
   /// and the optimizer are f32 in all of them (see Autocast).
   std::string precision = "fp32";
   std::vector<std::string> metrics = {};  ///< of evaluations, see metric.h; empty: the task's
-  InputRecipe input = {};
-  ValidationRecipe validation = {};
-  OptimizerRecipe optimizer = {};
-  ScheduleRecipe schedule = {};
-  PruneRecipe prune = {};
-  ChannelsRecipe channels = {};
-  DistillRecipe distill = {};
-  SpeedRecipe speed = {};
+  InputRecipe input = {};                 ///< [input]
+  ValidationRecipe validation = {};       ///< [validation]
+  OptimizerRecipe optimizer = {};         ///< [optimizer]
+  ScheduleRecipe schedule = {};           ///< [schedule]
+  PruneRecipe prune = {};                 ///< [prune]
+  ChannelsRecipe channels = {};           ///< [channels]
+  DistillRecipe distill = {};             ///< [distill]
+  SpeedRecipe speed = {};                 ///< [speed]
 
   /// The recipe as a TOML document that parses to the same.
   std::string toml() const;

@@ -19,25 +19,37 @@
 namespace brim::train {
 
 /// How far a run is.
-enum class RunPhase : uint8_t { starting, training, evaluating, finished, stopped, failed };
-
-struct DeviceStatus {
-  Device device;
-  diag::Account account;  ///< of the training so far; without one its wall time is 0
-  double recorded = 1;    ///< see diag::Sampling
-  MemoryStats memory;
+enum class RunPhase : uint8_t {
+  starting,    ///< data is opened, the network made
+  training,    ///< steps run
+  evaluating,  ///< on a split
+  finished,    ///< all epochs are done
+  stopped,     ///< it was asked to stop
+  failed       ///< it ended with an error
 };
 
+/// What is known of a device of a run.
+struct DeviceStatus {
+  Device device;          ///< which one
+  diag::Account account;  ///< of the training so far; without one its wall time is 0
+  double recorded = 1;    ///< see diag::Sampling
+  MemoryStats memory;     ///< of its allocator, in bytes
+};
+
+/// What a run does now.
 struct RunStatus {
-  RunPhase phase = RunPhase::starting;
-  const char* stage = nullptr;   ///< see TrainOptions::stage; null: none of them
-  double stage_fraction = 0;     ///< done of it
-  std::optional<double> paused;  ///< seconds that it waits for hot devices by now
-  double updated = 0;            ///< when it last published or moved on in a stage; Unix seconds
+  RunPhase phase = RunPhase::starting;  ///< how far it is
+  const char* stage = nullptr;          ///< see TrainOptions::stage; null: none of them
+  double stage_fraction = 0;            ///< done of it
+  std::optional<double> paused;         ///< seconds that it waits for hot devices by now
+  double updated = 0;  ///< when it last published or moved on in a stage; Unix seconds
   int64_t epoch = 0, epochs = 0, step = 0, steps = 0, images = 0;  ///< as in Progress
   double images_per_s = std::numeric_limits<double>::quiet_NaN();  ///< NaN: not known yet
+  /// By the rate so far; NaN: not known yet.
   double seconds_left = std::numeric_limits<double>::quiet_NaN();
+  /// Mean since the report before; NaN: not known yet.
   double loss = std::numeric_limits<double>::quiet_NaN();
+  /// Of the next step; NaN: not known yet.
   double learning_rate = std::numeric_limits<double>::quiet_NaN();
   int64_t skipped = 0, checkpoints = 0, checkpoint_failures = 0;  ///< as in TrainResult
   int workers = 0, slots = 0;                                     ///< of the first rank's loader
@@ -46,7 +58,7 @@ struct RunStatus {
   /// By device, what the thread of its rank is doing now; none while nothing is measured.
   std::vector<std::optional<diag::Doing>> doing;
   std::shared_ptr<const Evaluation> validation;  ///< the newest; null: none yet
-  int64_t validation_epoch = 0;
+  int64_t validation_epoch = 0;                  ///< the epoch that it is of, from 0
   std::shared_ptr<const std::vector<diag::OpTime>>
       ops;  ///< TrainResult::ops so far; null: none yet
 };
@@ -66,12 +78,13 @@ class StatusBoard {
 
   // What follows is for the training.
 
-  void set_phase(RunPhase phase);
+  void set_phase(RunPhase phase);                      ///< what read() shows from now on
   void set_stage(const char* stage, double fraction);  ///< a literal
   /// Seconds that a pause for heat lasts by now; below 0: there is none.
   void set_paused(double seconds);
+  /// The newest evaluation of the validation split, behind `epoch`.
   void set_validation(const Evaluation& evaluation, int64_t epoch);
-  void set_ops(std::vector<diag::OpTime> ops);
+  void set_ops(std::vector<diag::OpTime> ops);  ///< as TrainResult::ops, so far
   void set_activity(size_t rank, std::shared_ptr<const diag::Activity> activity);  ///< null: none
   struct Rank;  ///< of a process, in the order of its devices; src/train/status_board.h
   Rank& rank(size_t index);

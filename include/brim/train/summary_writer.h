@@ -37,6 +37,7 @@ class SummaryWriter {
   SummaryWriter(const SummaryWriter&) = delete;
   SummaryWriter& operator=(const SummaryWriter&) = delete;
 
+  /// A number at a step, drawn as a curve of that tag.
   void add_scalar(const std::string& tag, double value, int64_t step);
   /// How often which values come. Numbers that are not finite are left out. Throws ValueError where
   /// none is left.
@@ -49,7 +50,7 @@ class SummaryWriter {
   /// What this run was given; once a run. `metrics`: tags of scalars by which runs are compared.
   void add_hparams(const std::map<std::string, HyperParameter>& given,
                    const std::vector<std::string>& metrics);
-  void flush();
+  void flush();  ///< what was added is in the file when it returns
 
   const std::string& path() const;  ///< of the file
 

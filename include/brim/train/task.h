@@ -36,14 +36,16 @@ struct TaskData {
 
 /// How data is to be opened.
 struct DataRequest {
-  data::Split split = data::Split::train;
-  bool training = false;  ///< with what is random
-  data::OpenProgress progress{};
+  data::Split split = data::Split::train;  ///< which split
+  bool training = false;                   ///< with what is random
+  data::OpenProgress progress{};           ///< told how far it is
   /// Data that it must match, as the training split, or that which weights were trained on: its
   /// columns, targets and names, where it has any. May be null.
   const TaskData* like = nullptr;
 };
 
+/// What is learned: its data, its loss and its metrics. Those of one's own derive from it and are
+/// registered.
 class Task {
  public:
   virtual ~Task() = default;
@@ -79,7 +81,7 @@ using TaskFactory = std::function<std::unique_ptr<Task>(const Recipe& recipe)>;
 ///
 /// Recipe::task. These are known: classify, multilabel, regress, segment, language.
 bool register_task(const std::string& name, TaskFactory factory);
-std::vector<std::string> task_names();
+std::vector<std::string> task_names();  ///< all that are known, in alphabetical order
 /// Throws ValueError naming the nearest valid name.
 std::unique_ptr<Task> make_task(const Recipe& recipe);
 
@@ -87,14 +89,17 @@ std::unique_ptr<Task> make_task(const Recipe& recipe);
 /// got, and other errors.
 using DataOpener = std::function<TaskData(const std::string& parameters, const Recipe& recipe,
                                           const DataRequest& request)>;
+/// Makes `name` known as Recipe::data.
 bool register_data(const std::string& name, DataOpener opener);
-std::vector<std::string> data_names();
+std::vector<std::string> data_names();  ///< all that are known, in alphabetical order
 
 /// InputRecipe::transforms, each of which makes samples of samples (data::map); empty where there
 /// is nothing to do, as for what is random when it is not `training`.
 using SampleTransform = std::function<void(const data::Sample& in, data::Sample& out)>;
+/// Makes the transform of one data set; `training`: with what is random.
 using SampleTransformFactory = std::function<SampleTransform(const Recipe& recipe, bool training)>;
+/// Makes `name` known as InputRecipe::transforms.
 bool register_transform(const std::string& name, SampleTransformFactory factory);
-std::vector<std::string> transform_names();
+std::vector<std::string> transform_names();  ///< all that are known, in alphabetical order
 
 }  // namespace brim::train

@@ -26,20 +26,23 @@ namespace brim::train {
 
 /// How well a network does on a data set.
 struct Evaluation {
-  int64_t samples = 0;
+  int64_t samples = 0;  ///< that were evaluated
   int64_t skipped = 0;  ///< corrupt ones that were left out
   double loss = 0;      ///< of the task, over the samples; batches weigh by their samples
+  /// A metric's value.
   struct Value {
-    std::string name;
-    double value = 0;  ///< NaN where it is not defined
-    bool higher_is_better = true;
-    bool is_fraction = false;
+    std::string name;              ///< of the metric
+    double value = 0;              ///< NaN where it is not defined
+    bool higher_is_better = true;  ///< of the metric
+    bool is_fraction = false;      ///< in [0, 1]: shown as per cent
   };
   std::vector<Value> metrics;  ///< in the order of the recipe, or the task
+  /// How well one class is recognised.
   struct Class {
-    std::string name;
+    std::string name;     ///< of the class
     int64_t samples = 0;  ///< of pictures with masks: pixels
-    int64_t correct = 0;
+    int64_t correct = 0;  ///< recognised
+    /// In [0, 1].
     double accuracy() const {
       return samples ? static_cast<double>(correct) / static_cast<double>(samples) : 0;
     }
@@ -48,6 +51,7 @@ struct Evaluation {
   /// How many of each class the network took for which: [class][what it said], as many as
   /// `classes`. Empty for tasks that do not count by class, and for more than 200.
   std::vector<std::vector<int64_t>> confusion;
+  /// A sample that was not recognised.
   struct Wrong {
     int64_t sample = 0;        ///< of the split
     int64_t is = 0, said = 0;  ///< classes
@@ -70,11 +74,11 @@ struct Progress {
   int64_t epoch_step = 0;         ///< in this epoch
   int64_t images = 0;             ///< in this run
   double images_per_s = 0;        ///< since the report before
-  double seconds_left = 0;
-  double loss = 0;
-  double learning_rate = 0;  ///< of the next step
-  bool report = false;       ///< the loss was just read; otherwise only the counts moved on
-  bool epoch_done = false;   ///< and the epoch is over, its checkpoint kept
+  double seconds_left = 0;        ///< by the rate so far
+  double loss = 0;                ///< mean since the report before; NaN until there was one
+  double learning_rate = 0;       ///< of the next step
+  bool report = false;            ///< the loss was just read; otherwise only the counts moved on
+  bool epoch_done = false;        ///< and the epoch is over, its checkpoint kept
   const Evaluation* validation = nullptr;  ///< then, where there is a validation split
   bool best = false;                       ///< it is better than in all epochs before
 };
@@ -85,6 +89,7 @@ class HeatGuard;
 class StatusBoard;
 enum class RunPhase : uint8_t;
 
+/// Options of Trainer.
 struct TrainOptions {
   /// One, or several that share each batch equally: ranks of this process, a thread and a network
   /// for each, of which the first one is what Trainer's functions tell of.
@@ -93,6 +98,7 @@ struct TrainOptions {
   /// files, and tests; all share the validation split. The group is used by the training alone.
   dist::GroupPtr group = {};
   int workers = -1;  ///< loader threads, which devices share, one each at least; -1: chosen by each
+  /// Where pictures are cropped, mirrored and normalised.
   AugmentOn augment_on = AugmentOn::automatic;
   /// Upload all pictures once, as bytes, and make batches there: nothing is read or copied per
   /// step.
@@ -117,13 +123,14 @@ struct TrainOptions {
   /// Go on with steps that are compiled otherwise (`compile`, `passes`) than the checkpoint's: its
   /// sums are then taken in another order.
   bool change_compile = false;
-  CheckpointOptions checkpoint = {.background = true};
-  bool compile = true;        ///< record the step and replay it as a plan
-  std::string passes = {};    ///< of the plan, see CompileOptions::passes
-  bool account = true;        ///< measure where the time goes
-  double tick_seconds = 0.1;  ///< between calls of `progress` without a report
-  int64_t reports_per_epoch = 10;
+  CheckpointOptions checkpoint = {.background = true};  ///< when checkpoints are written
+  bool compile = true;                                  ///< record the step and replay it as a plan
+  std::string passes = {};                              ///< of the plan, see CompileOptions::passes
+  bool account = true;                                  ///< measure where the time goes
+  double tick_seconds = 0.1;       ///< between calls of `progress` without a report
+  int64_t reports_per_epoch = 10;  ///< calls of `progress` with a fresh loss
   int64_t report_every = 0;  ///< steps from one report to the next; 0: as reports_per_epoch says
+  /// Is told where the run is: at each report and, between them, every tick_seconds.
   std::function<void(const Progress&)> progress = {};
   /// How much is done of "open" (reading a tar), "upload" (of data on the device), "measure
   /// layouts" (by a compiled step, once on a machine) and "evaluate".
@@ -145,12 +152,13 @@ TrainOptions with_speed(TrainOptions options, const SpeedRecipe& speed);
 /// What a recipe says for such options.
 SpeedRecipe speed_of(const TrainOptions& options);
 
+/// What came of a training.
 struct TrainResult {
   int64_t steps = 0, images = 0;              ///< of this run, by all ranks
   int64_t total_steps = 0, total_images = 0;  ///< those before a resume included
   int64_t epochs_done = 0;                    ///< whole epochs, those before a resume included
   double seconds = 0;                         ///< of the training loop
-  double images_per_s = 0;
+  double images_per_s = 0;                    ///< of the training loop
   double us_per_step = 0;  ///< median time from the start of a step to the start of the next
   double final_loss = 0;   ///< mean over the last report's steps
   double loss_scale = 0;   ///< at the end, in fp16; else 0
@@ -162,18 +170,19 @@ struct TrainResult {
   bool augmented_on_device = false;                  ///< what TrainOptions::augment_on came to
   int64_t resident_bytes = 0;                        ///< of the data on the device
   CompileStats compile;            ///< `fell_back` says why the step ran eagerly, if it did
-  std::string plan;                ///< the newest plan explained; "" for eager steps
+  std::string plan;                ///< the plans explained; "" for eager steps
   std::optional<Evaluation> test;  ///< by run(); empty if the data has no test split, or on a stop
   std::optional<Evaluation> validation;  ///< after the last epoch that this run finished
   bool stopped_early = false;            ///< by ValidationRecipe::patience
+  /// Where the time of a device went.
   struct DeviceAccount {
-    Device device;
-    diag::Account account;
-    double recorded = 1;  ///< share of the time with records of its work; see diag::Sampling
+    Device device;          ///< whose
+    diag::Account account;  ///< its wall time by cause
+    double recorded = 1;    ///< share of the time with records of its work; see diag::Sampling
   };
   /// Of a device's training, by clocks that no account reads.
   struct DeviceClock {
-    Device device;
+    Device device;                 ///< whose
     double seconds = 0;            ///< std::chrono::steady_clock
     std::optional<double> worked;  ///< it computed, talked and copied; where that is counted apart
   };
@@ -214,8 +223,8 @@ class Trainer {
   /// stop, and in ranks other than 0. Throws FileError.
   std::optional<Evaluation> test();
 
-  nn::Module& model();
-  const data::Loader& loader() const;
+  nn::Module& model();                      ///< what is trained, on the first device
+  const data::Loader& loader() const;       ///< of the training split
   const TaskData& data() const;             ///< of the training split
   const data::Loader* test_loader() const;  ///< of the test split; null where there is none
   /// How batches come to be, in a line: "pictures as bytes, augmented on cuda:0".
@@ -247,21 +256,22 @@ Evaluation evaluate(nn::Module& model, data::DeviceLoader& loader, const Recipe&
 /// Of labelled pictures: cross-entropy and accuracy.
 Evaluation evaluate(nn::Module& model, data::DeviceLoader& loader,
                     const std::function<bool(double fraction)>& progress = {});
+/// The same for a loader of the host, whose batches are copied to `device`.
 Evaluation evaluate(nn::Module& model, const data::Loader& loader, Device device,
                     const std::function<bool(double fraction)>& progress = {});
 
 /// Where the batches of a loader will be used.
 struct LoaderPlace {
-  Device target = Device::cpu();
-  AugmentOn augment_on = AugmentOn::host;
-  int rank = 0, world_size = 1;  ///< of training data; see LoaderOptions
-  int64_t virtual_ranks = 1;
+  Device target = Device::cpu();           ///< which device they go to
+  AugmentOn augment_on = AugmentOn::host;  ///< where pictures are cropped, mirrored and normalised
+  int rank = 0, world_size = 1;            ///< of training data; see LoaderOptions
+  int64_t virtual_ranks = 1;               ///< parts that a batch is cut into
 };
 
 /// A split of a recipe's data, and the loader of it.
 struct OpenSplit {
-  TaskData data;
-  data::Loader loader;
+  TaskData data;        ///< what it holds and what the network must put out
+  data::Loader loader;  ///< of its batches
 };
 /// `training` switches augmentation and shuffling on. With AugmentOn::device the loader's batches
 /// are raw. `like`: see DataRequest. Throws FileError and ValueError.

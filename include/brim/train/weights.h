@@ -29,11 +29,14 @@ class WeightsFile {
   /// Throws FileError.
   explicit WeightsFile(const std::string& path);
 
-  const std::string& path() const { return path_; }
-  const std::vector<std::string>& names() const;
+  const std::string& path() const { return path_; }  ///< as given
+  const std::vector<std::string>& names() const;     ///< all tensors of its state
   /// Throws FileError when there is no such tensor.
   const io::TensorInfo& info(const std::string& name) const;
+  /// All of them, encoded ones as dense. Throws FileError where it is damaged.
   io::TensorMap load_all(Device device = {}) const;
+  /// One of them, on the host. Throws FileError for a missing name, a dtype that brim has not got,
+  /// damage.
   Tensor load(const std::string& name) const;
   /// Always empty for PyTorch's files.
   io::Metadata metadata() const;
@@ -45,9 +48,9 @@ class WeightsFile {
 
   /// A weight that is seen as dense.
   struct Encoded {
-    io::TensorInfo info;
-    std::vector<std::string> parts;  ///< the tensors in the file
-    std::function<Tensor(const io::SafeTensors&)> load;
+    io::TensorInfo info;                                 ///< of the dense weight
+    std::vector<std::string> parts;                      ///< the tensors in the file
+    std::function<Tensor(const io::SafeTensors&)> load;  ///< makes the dense weight
     std::function<compress::Int8Layer(const io::SafeTensors&)>
         int8;  ///< null unless it is in integers
   };
@@ -61,7 +64,7 @@ class WeightsFile {
 
 /// What a weights file says about itself. Files of other tools say nothing.
 struct WeightsInfo {
-  std::optional<Recipe> recipe = {};
+  std::optional<Recipe> recipe = {};      ///< what it was trained by
   std::vector<std::string> classes = {};  ///< names of the outputs
   std::vector<std::string> columns = {};  ///< of a table, those of x
   std::vector<std::string> targets = {};  ///< and those of y
