@@ -279,6 +279,11 @@ if(BRIM_TESTS)
                 -I${PROJECT_BINARY_DIR}/generated tests/docs/designated_options.cpp)
 endif()
 
+# The short examples, as somebody would run them.
+if(BRIM_TESTS AND BRIM_EXAMPLES AND BRIM_PYTHON)
+  brim_add_test(examples ${BRIM_PYTHON} -B tests/docs/run_examples.py ${PROJECT_BINARY_DIR}/examples)
+endif()
+
 # What cmake/BrimDefaults.cmake has ccache do.
 if(BRIM_TESTS AND BRIM_CCACHE AND NOT BRIM_SANITIZE)
   brim_add_test(ccache ${PROJECT_SOURCE_DIR}/tests/tools/ccache_test.sh ${CMAKE_CXX_COMPILER})
