@@ -14,6 +14,7 @@
 #include <brim/autograd/autograd.h>
 
 #include "core/check.h"
+#include "core/first_names.h"
 #include "core/hash.h"
 #include "core/recording.h"
 #include "nn/eval_mode.h"
@@ -324,10 +325,10 @@ LoadResult Module::load_state_dict(const StateDict& state, LoadOptions options) 
 
   std::vector<std::string> faults;
   if (options.strict && !result.missing.empty())
-    faults.push_back(fmt::format("missing: {}", fmt::join(result.missing, ", ")));
+    faults.push_back("missing: " + first_names(result.missing));
   if (options.strict && !result.unexpected.empty())
-    faults.push_back(fmt::format("unexpected: {}", fmt::join(result.unexpected, ", ")));
-  if (!wrong.empty()) faults.push_back(fmt::format("{}", fmt::join(wrong, ", ")));
+    faults.push_back("unexpected: " + first_names(result.unexpected));
+  if (!wrong.empty()) faults.push_back(first_names(wrong));
   BRIM_CHECK(faults.empty(), ValueError,
              "[{}] the state dict does not fit: {}; is it of another model?", kind(),
              fmt::join(faults, "; "));

@@ -6,6 +6,7 @@
 #include <brim/optim/optimizer.h>
 
 #include "core/check.h"
+#include "core/first_names.h"
 
 namespace brim::optim {
 
@@ -95,7 +96,7 @@ void Optimizer::load_state_dict(const StateDict& state) {
     for (const auto& [name, value] : rest) faults.push_back("unexpected: " + name);
     BRIM_CHECK(faults.empty(), ValueError,
                "[{}] the state dict does not fit: {}; is it of another optimizer or model?", kind_,
-               fmt::join(faults, ", "));
+               first_names(faults));
     // The caller keeps its tensors: steps must not write into them.
     const NoGrad guard;
     for (Loaded& entry : loaded)

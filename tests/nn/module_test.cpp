@@ -176,6 +176,17 @@ TEST(Module, StateDictRoundTrip) {
   EXPECT_EQ(handle.to_vector<float>(), (std::vector<float>{5, 5}));
 }
 
+TEST(Module, LoadOfAnotherModelNamesTenAndCounts) {
+  nn::Module one, other;
+  for (int i = 0; i < 14; ++i) one.parameter("one" + std::to_string(i), zeros({2}));
+  for (int i = 0; i < 10; ++i) other.parameter("other" + std::to_string(i), zeros({2}));
+  EXPECT_EQ(
+      message_of([&] { one.load_state_dict(other.state_dict()); }),
+      "[Module] the state dict does not fit: missing: one0, one1, one2, one3, one4, one5, one6, "
+      "one7, one8, one9 and 4 more, 14 in all; unexpected: other0, other1, other2, other3, "
+      "other4, other5, other6, other7, other8, other9; is it of another model?");
+}
+
 TEST(Module, LoadNamesEveryFaultAndChangesNothing) {
   Net net;
   StateDict state = Net().state_dict();
