@@ -82,7 +82,8 @@ const Register train_command(
            .show_default();
        args.flag("--shard-checkpoints", o->shard_checkpoints,
                  "each rank writes its part of them, into a folder that all hosts see");
-       args.flag("--explain", o->explain, "print the plan of the step at the end");
+       args.flag("--explain", o->explain,
+                 "print every plan of the step that is in use, at the end");
        args.add("--trace", o->trace, "write a timeline that Perfetto opens");
        args.add("--monitor", o->monitor,
                 "seconds between readings of sensors (GPU, CPU load), kept in the --out "

@@ -56,6 +56,16 @@ struct Signature {
         return false;
     return true;
   }
+
+  /// "inputs (4, 3, 32, 32) f32, (4) i64".
+  std::string str() const {
+    if (inputs.empty()) return "no inputs";
+    std::string text = "inputs";
+    for (const Input& i : inputs)
+      text +=
+          fmt::format("{} {} {}", &i == &inputs.front() ? "" : ",", i.shape.str(), name(i.dtype));
+    return text;
+  }
 };
 
 Signature signature_of(std::span<const Tensor> tensors) {
@@ -312,7 +322,14 @@ std::string Compiler::explain() const {
   const State& s = *state_;
   if (!s.stats.fell_back.empty()) return "runs eagerly: " + s.stats.fell_back + "\n";
   if (s.entries.empty()) return "no plan yet: call the step\n";
-  return s.entries.back().plan->explain();
+  std::string text;
+  for (size_t k = s.entries.size(); k-- > 0;) {
+    const State::Entry& e = s.entries[k];
+    if (s.entries.size() > 1)
+      text += fmt::format("plan {} of {}, for {}:\n", k + 1, s.entries.size(), e.signature.str());
+    text += e.plan->explain();
+  }
+  return text;
 }
 
 std::optional<MemoryFit> Compiler::memory_fit() const {

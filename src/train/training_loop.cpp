@@ -481,7 +481,9 @@ void TrainingLoop::tell_compiled(TrainResult& result) const {
   result.compile.replays += others.replays;
   result.compile.eager_steps += others.eager_steps;
   result.compile.compile_ms += others.compile_ms;
-  result.plan = resident_step_->explain();
+  result.plan = others.plans == 0 ? resident_step_->explain()
+                                  : "of full batches:\n" + resident_step_->explain() +
+                                        "of other batches:\n" + result.plan;
   result.timeline = resident_step_->timeline();
 }
 
