@@ -13,6 +13,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "command/data_option.h"
 #include "command/device_option.h"
 #include "command/format.h"
 #include "command/libraries.h"
@@ -73,7 +74,7 @@ void CompressionArguments::add_to(Arguments args) {
   args.add("--weights", weights, "a .safetensors, .pth or .pt file").required();
   args.add("--lr", lr, "learning rate of the fine-tuning, instead of the recipe's").range(0.0, 1e9);
   args.add("--batch", batch, "samples per step").range(1, 1000000);
-  args.add("--data", data, "instead of the recipe's");
+  add_data_option(args, data);
   args.add("--device", device, "auto, cpu, cuda:N or sim:N").show_default();
   args.add("--threads", threads, "CPU threads per op").range(1, 4096);
   args.add("--json", json, "write the result to a file, or - for standard output");

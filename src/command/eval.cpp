@@ -9,6 +9,7 @@
 
 #include "command/command.h"
 #include "command/compressed_layers.h"
+#include "command/data_option.h"
 #include "command/device_option.h"
 #include "command/format.h"
 #include "command/libraries.h"
@@ -133,9 +134,7 @@ const Register eval_command(
        auto o = std::make_shared<EvalOptions>();
        args.add("recipe", o->recipe, "built-in recipe or FILE.toml; default: the weights' own");
        args.add("--weights", o->weights, "a .safetensors, .pth or .pt file").required();
-       args.add(
-           "--data", o->data,
-           "instead of the recipe's: shapes10, CIFAR-10, MNIST or image folder, tar, CSV, text");
+       add_data_option(args, o->data);
        args.add("--split", o->split, "test, train or all").show_default();
        args.add("--device", o->device,
                 "auto (the GPU with the most free memory, or the CPU), cpu, cuda:N or sim:N")

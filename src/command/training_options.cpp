@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "command/data_option.h"
 #include "command/format.h"
 #include "command/memory_limit.h"
 #include "plan/pass.h"
@@ -29,8 +30,7 @@ int threads_of(const dist::LaunchEnvironment& launched) {
 
 void add_training_options(Arguments args, TrainArguments& o, const char* recipe_help) {
   args.add("recipe", o.recipe, recipe_help);
-  args.add("--data", o.data,
-           "instead of the recipe's: shapes10, CIFAR-10, MNIST or image folder, tar, CSV, text");
+  add_data_option(args, o.data);
   args.add("--device", o.device,
            "auto (the GPU with the most free memory, or the CPU; a resumed run stays "
            "where it was), cpu, cuda:N (or gpu:N), sim:N, a list of them, or cuda:all or "
