@@ -3,6 +3,7 @@
 
 #include <brim/autograd/autocast.h>
 #include <brim/autograd/autograd.h>
+#include <brim/compress/channels.h>
 #include <brim/compress/prune.h>
 #include <brim/compress/quantize.h>
 #include <brim/compress/shrink.h>

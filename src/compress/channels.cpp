@@ -108,7 +108,8 @@ std::vector<double> channel_scores(const ChannelFlow& flow, const std::function<
 int64_t kept_count(int64_t count, double sparsity, int64_t multiple) {
   const auto kept =
       std::max<int64_t>(1, count - std::llround(sparsity * static_cast<double>(count)));
-  if (count < 2 * multiple) return kept;
+  if (count < multiple) return kept;
+  if (count < 2 * multiple) multiple = std::max<int64_t>(1, multiple / 2);
   return std::min(count, (kept + multiple - 1) / multiple * multiple);
 }
 

@@ -154,15 +154,17 @@ TEST(Channels, StayWhereTheyAreAskedTo) {
   manual_seed(24);
   const auto net = network_of("cifar-resnet8", {3, 32, 32});
   const Tensor x = randn({2, 3, 32, 32});
-  const ShrunkNetwork shrunk = shrink_channels(*net, x, {},
-                                               {.sparsity = 0.5,
-                                                .criterion = ChannelCriterion::magnitude,
-                                                .dense = {"layer1.0.conv1"},
-                                                .layers = {{"layer2.0.conv1", 0.25}}});
+  const ShrunkNetwork shrunk =
+      shrink_channels(*net, x, {},
+                      {.sparsity = 0.5,
+                       .criterion = ChannelCriterion::magnitude,
+                       .dense = {"layer1.0.conv1"},
+                       .layers = {{"layer2.0.conv1", 0.25}, {"layer3.0.conv1", 0.4}}});
   EXPECT_EQ(layer_of(shrunk, "layer1.0.conv1").why, "asked for");
   EXPECT_EQ(layer_of(shrunk, "layer1.0.conv1").after[0],
             layer_of(shrunk, "layer1.0.conv1").before[0]);
-  EXPECT_EQ(layer_of(shrunk, "layer2.0.conv1").after[0], 24);
+  EXPECT_EQ(layer_of(shrunk, "layer2.0.conv1").after[0], 32);  // whole multiples of 16
+  EXPECT_EQ(layer_of(shrunk, "layer3.0.conv1").after[0], 48);
 }
 
 TEST(Channels, RefuseNonsense) {

@@ -30,8 +30,9 @@ struct ChannelOptions {
   ChannelCriterion criterion = ChannelCriterion::activations;
   std::vector<std::string> dense = {};        ///< names of layers that keep their outputs
   std::map<std::string, double> layers = {};  ///< sparsities of layers that have their own
-  /// Layers keep a multiple of so many outputs, where they have as many: whole vector registers.
-  int64_t multiple = 8;
+  /// Layers keep a multiple of so many outputs, which kernels are fast with, where they have twice
+  /// as many; of half of it where they have as many.
+  int64_t multiple = 16;
 };
 
 /// How many inputs and outputs modules have, by name: what a network is shrunk to.
