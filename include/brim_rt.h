@@ -30,6 +30,8 @@ extern "C" {
 
 /* Raised when this header changes so that programs must be compiled anew. */
 #define BRIM_RT_ABI 1
+/* That of the library. */
+BRIM_RT_API int brim_rt_abi(void);
 
 typedef enum brim_rt_code {
   BRIM_RT_OK = 0,
@@ -122,7 +124,8 @@ BRIM_RT_API const brim_rt_port* brim_rt_output(const brim_rt_session* session, i
 BRIM_RT_API size_t brim_rt_memory(const brim_rt_session* session);
 /* The instruction set it runs on. */
 BRIM_RT_API const char* brim_rt_isa(const brim_rt_session* session);
-/* Steps of a run: what each computes, and the module of the network it is of; NULL beyond. */
+/* Steps of a run, as "layer1.conv1: convolution": the module of the network, and what is computed;
+ * NULL beyond the last. */
 BRIM_RT_API const char* brim_rt_step(const brim_rt_session* session, int index);
 
 /* Sizes of batches that the model was made for; 0 beyond the last. */

@@ -24,6 +24,7 @@ except ImportError:
 F32, I64, U8 = 0, 1, 2
 _TYPES = {F32: ("float32", "f", 4), I64: ("int64", "q", 8), U8: ("uint8", "B", 1)}  # name, struct's format, bytes
 _NAMES = {code: name for name, code, _ in _TYPES.values()}
+_ABI = 1
 _MAX_RANK = 8
 _ALIGNMENT = 64  # of engines in memory
 
@@ -117,6 +118,7 @@ class _SessionOptions(ctypes.Structure):
 _HANDLE, _TEXT, _ERROR = ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(_Error)
 _HANDLES, _PORT = ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(_Port)
 _FUNCTIONS = {
+    "abi": (ctypes.c_int,),
     "open": (ctypes.c_int, _TEXT, _HANDLE, _HANDLES, _ERROR),
     "open_memory": (ctypes.c_int, _HANDLE, ctypes.c_size_t, _HANDLE, _HANDLES, _ERROR),
     "close": (None, _HANDLE),
@@ -147,6 +149,8 @@ class Library:
                 function = getattr(library, f"brim_rt_{name}")
                 function.restype, function.argtypes = result, arguments
                 setattr(self, name, function)
+            if self.abi() != _ABI:
+                raise OSError(f"its ABI is {self.abi()}, and {_ABI} is wanted")
         except (OSError, AttributeError) as error:
             raise FileError(
                 f"{self.path} is not libbrim_rt, or of another version ({error}); name it in BRIM_RT_LIBRARY"

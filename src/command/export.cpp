@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -25,27 +24,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct ExportOptions {
-  std::string weights, recipe, out, input, json, batch, runtime, target = "native";
+  std::string weights, recipe, out, input, json, runtime, target = "native";
+  std::vector<int64_t> batches;
   int threads = 0;
   bool onnx = false, symmetric = false, overwrite = false;
 };
 
-/// "1,8"
-std::vector<int64_t> parse_batches(const std::string& text) {
-  std::vector<int64_t> batches;
-  constexpr int64_t kMaxBatch = 65536;
-  const char *at = text.data(), *const end = at + text.size();
-  while (at <= end) {
-    int64_t batch = 0;
-    const auto [next, error] = std::from_chars(at, end, batch);
-    if (error != std::errc() || batch < 1 || batch > kMaxBatch || (next != end && *next != ','))
-      throw UsageError(
-          fmt::format("--batch {}: sizes are from 1 to {}, several as 1,8", text, kMaxBatch));
-    if (std::ranges::find(batches, batch) == batches.end()) batches.push_back(batch);
-    at = next + 1;
-  }
-  return batches;
-}
+constexpr int64_t kMaxBatch = 65536;
 
 /// Of one input, without the batch.
 Shape input_of(const TrainedNetwork& net, const ExportOptions& o) {
@@ -103,12 +88,10 @@ void say_input(const Source& source, const std::string& batch) {
 
 int export_onnx(const ExportOptions& o) {
   std::optional<int64_t> size;
-  if (!o.batch.empty()) {
-    const std::vector<int64_t> batches = parse_batches(o.batch);
-    if (batches.size() > 1)
-      throw UsageError(fmt::format("--batch {}: an ONNX file is for one size or for any", o.batch));
-    size = batches[0];
-  }
+  if (o.batches.size() > 1)
+    throw UsageError(fmt::format("--batch {}: an ONNX file is for one size or for any",
+                                 fmt::join(o.batches, ",")));
+  if (!o.batches.empty()) size = o.batches[0];
   const Source source = open_source(o);
   const TrainedNetwork& net = source.net;
   const deploy::OnnxSummary made = deploy::save_onnx(
@@ -150,7 +133,7 @@ std::string runtime_sources() {
 int export_engine(const ExportOptions& o) {
   if (o.symmetric) throw UsageError("--symmetric: it is for --onnx");
   if (is_stdout(o.out)) throw UsageError("--out: an engine is written to a file");
-  const std::vector<int64_t> batches = parse_batches(o.batch.empty() ? "1" : o.batch);
+  const std::vector<int64_t> batches = o.batches.empty() ? std::vector<int64_t>{1} : o.batches;
   const std::string sources = o.runtime.empty() ? "" : runtime_sources();
   const Source source = open_source(o);
   const TrainedNetwork& net = source.net;
@@ -189,6 +172,10 @@ int export_engine(const ExportOptions& o) {
 }
 
 int run(const ExportOptions& o) {
+  for (const int64_t batch : o.batches)
+    if (batch < 1 || batch > kMaxBatch || std::ranges::count(o.batches, batch) > 1)
+      throw UsageError(fmt::format("--batch {}: sizes are from 1 to {}, each once, as 1,8",
+                                   fmt::join(o.batches, ","), kMaxBatch));
   check_json_path(o.json);
   check_outputs({{"--out", o.out}, {"--json", o.json}},
                 {{"the recipe", o.recipe}, {"the weights", o.weights}});
@@ -210,9 +197,10 @@ const Register export_command(
                  "as an ONNX file, layers in 8-bit integers as QDQ: for ONNX Runtime, TensorRT "
                  "(default: an engine for the small runtime, libbrim_rt)");
        args.add("-o,--out", o->out, "the file to write").required().file();
-       args.add("--batch", o->batch,
+       args.add("--batch", o->batches,
                 "samples of a batch; an engine holds several sizes, as 1,8 (default: 1, with "
-                "--onnx any number)");
+                "--onnx any number)")
+           .comma_separated();
        args.add("--input", o->input,
                 "sizes of one input, as 3x224x224, for weights that do not say, or others");
        args.flag(

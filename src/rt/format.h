@@ -82,7 +82,7 @@ struct ValueRecord {
 
 struct StepRecord {
   uint32_t op;        ///< OpCode
-  uint32_t name;      ///< the module it is of
+  uint32_t name;      ///< the module it is of, and what it computes
   uint32_t first_id;  ///< of its inputs, then its outputs
   uint16_t inputs, outputs;
   uint32_t first_word, words;

@@ -149,6 +149,8 @@ void brim_rt_close(brim_rt_model* model) {
   memory.give_back(model, sizeof(brim_rt_model));
 }
 
+int brim_rt_abi() { return BRIM_RT_ABI; }
+
 int64_t brim_rt_batch(const brim_rt_model* model, int index) {
   if (!model || index < 0 || static_cast<uint64_t>(index) >= model->header().programs.count)
     return 0;

@@ -38,7 +38,7 @@ struct Op;
 
 struct Step {
   const Op* op;
-  const char* name;  ///< the module of the network it is of
+  const char* name;  ///< the module of the network it is of, and what it computes
   const Operand* values;
   const uint32_t* ids;
   int inputs, outputs;
@@ -88,8 +88,8 @@ extern const Op kConvolutionOp, kWinogradOp, kDepthwiseOp, kMaxPoolOp, kAverageP
 
 /// How a check ends where the operands or attributes do not fit each other.
 inline int does_not_fit(const Step& step, const Failure& fail) {
-  return fail(BRIM_RT_DAMAGED, "a step of %s (%s) has operands that do not fit", step.name,
-              step.op->name);
+  return fail(BRIM_RT_DAMAGED, "the engine is damaged: the operands of a step do not fit (%s)",
+              step.name);
 }
 
 }  // namespace brim::rt

@@ -197,7 +197,8 @@ TEST_F(Runtime, TellsWhatItHolds) {
   EXPECT_EQ(input.bytes, 4U * 3 * 32 * 32 * 4);
   EXPECT_EQ(brim_rt_input(engine.session(), 1), nullptr);
   EXPECT_EQ(brim_rt_output(engine.session(), 0)->shape[1], 10);
-  EXPECT_STREQ(brim_rt_step(engine.session(), 1), "conv1");
+  EXPECT_STREQ(brim_rt_step(engine.session(), 1), "conv1: convolution");
+  EXPECT_EQ(brim_rt_abi(), BRIM_RT_ABI);
   EXPECT_EQ(brim_rt_step(engine.session(), 1000), nullptr);
   double worst = 1;
   EXPECT_EQ(brim_rt_verify(engine.session(), &worst, nullptr), BRIM_RT_OK);

@@ -119,6 +119,8 @@ const brim_rt_port* brim_rt_output(const brim_rt_session* session, int index) {
 }
 size_t brim_rt_memory(const brim_rt_session*) { return 4096; }
 const char* brim_rt_isa(const brim_rt_session* session) { return session->isa.c_str(); }
+int brim_rt_abi() { return BRIM_RT_ABI; }
+
 const char* brim_rt_step(const brim_rt_session*, int index) {
   constexpr const char* kSteps[] = {"double, of layer", "", "end"};
   return index >= 0 && index < 3 ? kSteps[index] : nullptr;

@@ -52,6 +52,11 @@ class Writer {
   std::unordered_map<std::string, uint32_t> texts_;
 };
 
+/// "layer1.0.conv1: convolution"
+std::string label_of(const ProgramStep& s) {
+  return (s.module.empty() ? "" : s.module + ": ") + std::string(name_of(s.op));
+}
+
 rt::ProgramRecord written(Writer& to, const EngineProgram& program, const EngineFile& file) {
   rt::ProgramRecord record{};
   record.batch = program.batch;
@@ -72,7 +77,7 @@ rt::ProgramRecord written(Writer& to, const EngineProgram& program, const Engine
   std::vector<int64_t> words;
   for (const ProgramStep& s : program.steps) {
     steps.push_back({.op = static_cast<uint32_t>(s.op),
-                     .name = to.text(s.module),
+                     .name = to.text(label_of(s)),
                      .first_id = static_cast<uint32_t>(ids.size()),
                      .inputs = static_cast<uint16_t>(s.inputs.size()),
                      .outputs = static_cast<uint16_t>(s.outputs.size()),

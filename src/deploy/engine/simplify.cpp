@@ -119,7 +119,10 @@ class Simplifier {
       if (!network_.is_constant(node, i)) return false;
     const auto [scale, shift] = affine_of(node);
     EngineNode* const layer = layer_before(node.inputs[0]);
-    if (!layer || layer->op != "Conv" || layer->residual >= 0 || layer->is_bounded()) {
+    // Their weights have an output in each row.
+    const bool can = layer && (layer->op == "Conv" || layer->op == "Gemm") && layer->residual < 0 &&
+                     !layer->is_bounded();
+    if (!can) {
       node.op = "Affine";
       node.inputs = {node.inputs[0], network_.add_constant(scale.to(DType::f32)),
                      network_.add_constant(shift.to(DType::f32))};
@@ -128,7 +131,9 @@ class Simplifier {
     const Tensor weight = network_.constant(*layer, 1).to(DType::f64);
     const Tensor bias =
         layer->has(2) ? network_.constant(*layer, 2).to(DType::f64) * scale + shift : shift;
-    const Tensor folded = weight * scale.reshape({scale.numel(), 1, 1, 1});
+    Shape rows = Shape::filled(weight.rank(), 1);
+    rows[0] = scale.numel();
+    const Tensor folded = weight * scale.reshape(rows);
     const int new_weight = network_.add_constant(folded.to(DType::f32));
     const int new_bias = network_.add_constant(bias.to(DType::f32));
     layer->inputs.resize(3);

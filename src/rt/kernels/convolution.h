@@ -58,7 +58,7 @@ struct ConvolutionPlan {
   ConvolutionPlan(const Convolution& k, int threads) {
     constexpr int64_t kBlock = 48;               // pixels
     constexpr int64_t kMaxPanels = 8;            // that one product has
-    constexpr int64_t kWork = int64_t{1} << 16;  // multiply-adds that are worth a thread
+    constexpr int64_t kWork = int64_t{1} << 18;  // multiply-adds that are worth a thread
     const int64_t pixels = k.pixels() > 0 ? k.pixels() : 1, panels = panels_of(k.outputs());
     const int64_t blocks = (pixels + kBlock - 1) / kBlock;
     constexpr int64_t kRows = 6;  // blocks of nearly the same size, whole tiles

@@ -134,19 +134,25 @@ void transposed_convolution(Lowering& to, const EngineNode& node) {
   to.set_nhwc(node.outputs[0], to.view(y, {from[0], from[1] * w[2], from[2] * w[3], outputs}));
 }
 
-/// A factor and a sum for each channel: a depthwise convolution of one pixel.
+/// A factor and a sum for each channel: a depthwise convolution of one pixel. (n, c) is an image of
+/// one pixel each.
 void affine(Lowering& to, const EngineNode& node) {
   const Shape shape = to.network.shape(node, 0);
-  BRIM_CHECK(shape.rank() == 4, NotImplemented, "batch norm of {} axes that no layer is before",
-             shape.rank());
+  BRIM_CHECK(shape.rank() == 4 || shape.rank() == 2, NotImplemented,
+             "batch norm of {} axes that no layer is before", shape.rank());
   rt::ConvolutionAttributes a = product_attributes(node);
   a.groups = shape[1];
-  const uint32_t x = to.nhwc(node.inputs[0]);
+  const bool is_image = shape.rank() == 4;
+  const uint32_t x = is_image ? to.nhwc(node.inputs[0])
+                              : to.view(to.plain(node.inputs[0]), {shape[0], 1, 1, shape[1]});
   const uint32_t scale = add_weights(to, weights_of(to, node, 1));
   const uint32_t shift = add_weights(to, weights_of(to, node, 2));
   const uint32_t y = to.made(to.value(x).dims);
   to.step(rt::OpCode::depthwise, {x, scale, shift}, y, a);
-  to.set_nhwc(node.outputs[0], y);
+  if (is_image)
+    to.set_nhwc(node.outputs[0], y);
+  else
+    to.set_plain(node.outputs[0], to.view(y, dims_of(shape)));
 }
 
 /// Rows of x times a matrix of the file, (outputs, inputs) row by row.
