@@ -65,8 +65,8 @@ typedef struct brim_rt_port {
   size_t bytes; /* of all elements */
 } brim_rt_port;
 
-/* Memory of models and sessions, but for the file, which is mapped. Called by the thread that opens
- * or closes; nothing is allocated in between. */
+/* Memory of models and sessions, but for the file, which is mapped. Called by open, create, close
+ * and verify, in the threads that call those; runs allocate nothing. */
 typedef struct brim_rt_allocator {
   void* (*allocate)(void* user, size_t bytes, size_t alignment); /* NULL: no memory */
   void (*release)(void* user, void* memory, size_t bytes);
@@ -84,7 +84,8 @@ typedef struct brim_rt_threads {
 typedef struct brim_rt_model brim_rt_model;
 typedef struct brim_rt_session brim_rt_session;
 
-/* Maps an engine and checks it: nothing in it is trusted. `allocator` may be NULL. */
+/* Maps an engine and checks it: nothing in it is trusted. While it is open nobody may write to the
+ * file or cut it; to replace it is fine. `allocator` may be NULL. */
 BRIM_RT_API int brim_rt_open(const char* path, const brim_rt_allocator* allocator,
                              brim_rt_model** model, brim_rt_error* error);
 /* The same of a file in memory, which must stay there, aligned to 64 bytes. */
@@ -99,7 +100,7 @@ typedef struct brim_rt_session_options {
   int64_t batch;   /* samples at once, one of brim_rt_batch(); 0: the first of them */
   int own_threads; /* that the session starts, its caller included; 0: one for each core */
   const brim_rt_threads* threads; /* instead of own ones */
-  const char* isa; /* "avx512", "avx2", "baseline"; NULL: the best that the CPU has */
+  const char* isa; /* "avx512", "avx2", "sse4", "baseline"; NULL: the best that the CPU has */
 } brim_rt_session_options;
 
 /* Takes all memory that runs need. `options` may be NULL. */
@@ -107,7 +108,8 @@ BRIM_RT_API int brim_rt_session_create(brim_rt_model* model, const brim_rt_sessi
                                        brim_rt_session** session, brim_rt_error* error);
 BRIM_RT_API void brim_rt_session_close(brim_rt_session* session);
 
-/* Computes. inputs[i]: the elements of input i; outputs[i]: room for those of output i. */
+/* Computes. inputs[i]: the elements of input i; outputs[i]: room for those of output i. Aligned as
+ * their type wants it, and apart from each other. */
 BRIM_RT_API int brim_rt_run(brim_rt_session* session, const void* const* inputs,
                             void* const* outputs, brim_rt_error* error);
 /* From any thread: the run that is under way, or else the next one, ends with BRIM_RT_CANCELLED. */

@@ -209,7 +209,8 @@ class Port:
         """(address, what must live as long) of a buffer whose elements are of this type and shape, or as many in a row.
         Throws InvalidArgument."""
         if numpy is not None and not isinstance(value, (bytes, bytearray, memoryview)):
-            value = numpy.asarray(value) if writable else numpy.ascontiguousarray(value)
+            # What is no buffer would become a temporary one, and the results would be lost with it.
+            value = value if writable else numpy.ascontiguousarray(value)
         try:
             view = memoryview(value)
         except TypeError:
@@ -337,8 +338,8 @@ class Model:
         self._sessions, self._data = weakref.WeakSet(), None
         handle, error = ctypes.c_void_p(), _Error()
         if isinstance(engine, (bytes, bytearray, memoryview)):
-            address = self._keep(bytes(engine))
-            code = self.library.open_memory(address, len(engine), None, ctypes.byref(handle), ctypes.byref(error))
+            data = bytes(engine)
+            code = self.library.open_memory(self._keep(data), len(data), None, ctypes.byref(handle), ctypes.byref(error))
         else:
             code = self.library.open(os.fsencode(engine), None, ctypes.byref(handle), ctypes.byref(error))
         self.library.check(code, error)

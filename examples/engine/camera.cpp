@@ -23,9 +23,10 @@ struct Slot {
   bool is_over = false;
 };
 
-static void film(const std::vector<Picture>& pictures, double fps, int frames, Slot& slot) {
+static void film(const std::stop_token& stop, const std::vector<Picture>& pictures, double fps,
+                 int frames, Slot& slot) {
   const auto begin = Clock::now();
-  for (int i = 0; i <= frames; ++i) {
+  for (int i = 0; i <= frames && !stop.stop_requested(); ++i) {
     const std::chrono::duration<double> due(i / fps);
     std::this_thread::sleep_until(begin + std::chrono::duration_cast<Clock::duration>(due));
     const std::lock_guard lock(slot.mutex);

@@ -24,7 +24,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct ExportOptions {
-  std::string weights, recipe, out, input, json, runtime, target = "native";
+  std::string weights, recipe, out, input, json, runtime, target;
   std::vector<int64_t> batches;
   int threads = 0;
   bool onnx = false, symmetric = false, overwrite = false;
@@ -130,6 +130,8 @@ std::string runtime_sources() {
   return root->parent_path().parent_path().parent_path();
 }
 
+std::string target_of(const ExportOptions& o) { return o.target.empty() ? "native" : o.target; }
+
 int export_engine(const ExportOptions& o) {
   if (o.symmetric) throw UsageError("--symmetric: it is for --onnx");
   if (is_stdout(o.out)) throw UsageError("--out: an engine is written to a file");
@@ -144,15 +146,15 @@ int export_engine(const ExportOptions& o) {
                            .metadata = metadata_of(net, source.input),
                            .threads = o.threads});
   if (!o.runtime.empty())
-    deploy::save_runtime(sources, o.runtime, {.target = o.target, .kernels = made.kernels});
+    deploy::save_runtime(sources, o.runtime, {.target = target_of(o), .kernels = made.kernels});
   if (!is_stdout(o.json)) {
     say(stdout, "{}: {} as an engine: {} steps, {}, {} of memory\n", o.out, net.recipe.model,
-        made.steps, format_bytes(made.bytes), format_bytes(made.arena_bytes));
+        made.steps, format_bytes(made.bytes), format_bytes(made.session_bytes));
     say_input(source, fmt::format("{}", fmt::join(batches, " or ")));
     say(stdout, "outputs within {:.2g} of the largest one of the network's\n", made.difference);
     if (!o.runtime.empty())
       say(stdout, "{}: the runtime of it, for {}: cmake -S {} -B build && cmake --build build\n",
-          o.runtime, o.target, o.runtime);
+          o.runtime, target_of(o), o.runtime);
   }
   if (!o.json.empty())
     write_json({{"file", o.out},
@@ -160,7 +162,7 @@ int export_engine(const ExportOptions& o) {
                 {"model", net.recipe.model},
                 {"bytes", made.bytes},
                 {"weight_bytes", made.weight_bytes},
-                {"arena_bytes", made.arena_bytes},
+                {"session_bytes", made.session_bytes},
                 {"steps", made.steps},
                 {"operators", made.operators},
                 {"difference", made.difference},
@@ -184,6 +186,15 @@ int run(const ExportOptions& o) {
     throw UsageError(fmt::format("--out: {} exists; give --overwrite to replace it", o.out));
   check_output_path("out", o.out);
   if (o.onnx && !o.runtime.empty()) throw UsageError("--runtime: it is for engines");
+  if (o.onnx && o.threads > 0) throw UsageError("--threads: it is for engines");
+  if (o.runtime.empty() && !o.target.empty()) throw UsageError("--target: it is for --runtime");
+  if (!o.onnx && o.out.ends_with(".onnx"))
+    throw UsageError(
+        fmt::format("--out {}: give --onnx for ONNX, or call the engine model.brim", o.out));
+  if (!o.runtime.empty() && exists(std::filesystem::symlink_status(o.runtime, error)) &&
+      (!is_directory(std::filesystem::path(o.runtime)) ||
+       !is_empty(std::filesystem::path(o.runtime))))
+    throw UsageError(fmt::format("--runtime: {} is there, and is no empty folder", o.runtime));
   return o.onnx ? export_onnx(o) : export_engine(o);
 }
 
@@ -212,9 +223,8 @@ const Register export_command(
            .range(1, 1024);
        args.add("--runtime", o->runtime,
                 "a new folder for the sources of a runtime with what the engine needs alone");
-       args.add("--target", o->target, "that this runtime is compiled for")
-           .one_of({"native", "x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8-a", "armv8.2-a"})
-           .show_default();
+       args.add("--target", o->target, "that this runtime is compiled for (default: native)")
+           .one_of({"native", "x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8-a", "armv8.2-a"});
        args.flag("--overwrite", o->overwrite, "replace the file that is there");
        args.add("--json", o->json, "write what was made to a file, or - for standard output");
        return [o] { return run(*o); };

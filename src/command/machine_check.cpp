@@ -41,7 +41,8 @@ bool runs_on(const std::string& architectures, int capability) {
     const std::string word = architectures.substr(begin, end - begin);
     begin = end + 1;
     int built = 0;
-    if (std::from_chars(word.data(), word.data() + word.size(), built).ec != std::errc()) continue;
+    if (std::from_chars(word.data(), word.data() + word.size(), built).ec != std::errc())
+      return true;  // native, all: CMake knows which
     const bool is_exact =
         word.find_first_not_of("0123456789") != word.npos && !word.ends_with("-virtual");
     if (is_exact ? capability / 10 == built / 10 && capability >= built : capability >= built)

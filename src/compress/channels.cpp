@@ -191,11 +191,23 @@ struct Parameters {
   }
 };
 
+/// Puts weights back that were masked for a while; the last first, as one may have been masked
+/// twice.
+struct MaskedWeights {
+  std::vector<std::pair<Tensor, Tensor>> before;  ///< a weight, and what it was
+  MaskedWeights() = default;
+  ~MaskedWeights() {
+    for (auto at = before.rbegin(); at != before.rend(); ++at) at->first.copy_(at->second);
+  }
+  MaskedWeights(const MaskedWeights&) = delete;
+  MaskedWeights& operator=(const MaskedWeights&) = delete;
+};
+
 /// The outputs with zeros in the place of what layers read of the channels that go: what the
 /// network without them is to compute. Weights are what they were behind it.
 Tensor output_without(nn::Module& network, const Tensor& x, const ChannelFlow& flow,
                       const std::set<int64_t>& gone) {
-  std::vector<std::pair<Tensor, Tensor>> before;
+  MaskedWeights masked;
   for (const ChannelSite& site : flow.sites) {
     if (site.kind != Kind::layer) continue;
     std::vector<float> mask;
@@ -204,12 +216,10 @@ Tensor output_without(nn::Module& network, const Tensor& x, const ChannelFlow& f
     Tensor weight = site.weight().detach();
     Shape shape = weight.shape();
     for (int i = 0; i < weight.rank(); ++i) shape[i] = i == 1 ? std::ssize(mask) : 1;
-    before.emplace_back(weight, weight.clone());
+    masked.before.emplace_back(weight, weight.clone());
     weight.copy_(weight * Tensor::from<float>(mask, shape, weight.device()).to(weight.dtype()));
   }
-  Tensor y = network(x);
-  for (auto& [weight, old] : before) weight.copy_(old);
-  return y;
+  return network(x);
 }
 
 bool are_near(const Tensor& a, const Tensor& b) {

@@ -18,12 +18,18 @@ int damaged(const Failure& fail, const char* what) {
   return fail(BRIM_RT_DAMAGED, "the engine is damaged: %s; write it anew with brim export", what);
 }
 
+constexpr int kMaxThreads = 1024;
+
+}  // namespace
+
 int core_count() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
   const long count = sysconf(_SC_NPROCESSORS_ONLN);
-  return count > 0 ? static_cast<int>(count) : 1;
+  return count < 1 ? 1 : count < kMaxThreads ? static_cast<int>(count) : kMaxThreads;
 }
+
+namespace {
 
 /// Where the parts of a session lie in its block.
 class Layout {
@@ -55,7 +61,7 @@ class Builder {
   int fill_values(const Lane& lane) const {
     const auto* const records = model_.table<ValueRecord>(program_.values);
     for (uint64_t i = 0; i < program_.values.count; ++i) {
-      const ValueRecord& r = records[i];
+      const ValueRecord r = records[i];
       Operand& v = *new (&lane.values[i]) Operand;
       if (static_cast<int>(r.dtype) >= kDTypes || r.rank > kMaxRank)
         return damaged(fail_, "a value's type is unknown");
@@ -82,9 +88,11 @@ class Builder {
           break;
         case Place::input:
           if (r.at >= program_.inputs.count) return damaged(fail_, "a value is of no input");
+          v.port = static_cast<int>(r.at);
           break;
         case Place::output:
           if (r.at >= program_.outputs.count) return damaged(fail_, "a value is of no output");
+          v.port = static_cast<int>(program_.inputs.count + r.at);
           break;
         default:
           return damaged(fail_, "a value is nowhere");
@@ -126,11 +134,9 @@ class Builder {
 
   /// Values that are an input or output in another shape have its elements.
   int check_views(const brim_rt_session& s) const {
-    const auto* const records = model_.table<ValueRecord>(program_.values);
     for (uint64_t i = 0; i < program_.values.count; ++i) {
-      if (records[i].place != Place::input && records[i].place != Place::output) continue;
-      const int port =
-          static_cast<int>(records[i].at) + (records[i].place == Place::output ? s.inputs : 0);
+      const int port = s.lanes[0].values[i].port;
+      if (port < 0) continue;
       const Operand *const values = s.lanes[0].values, &v = values[i],
                            &whole = values[s.port_values[port]];
       if (v.dtype != whole.dtype || v.count() != whole.count())
@@ -158,16 +164,17 @@ class Builder {
       step = {.op = op,
               .name = model_.text(r.name),
               .values = lane.values,
-              .ids = model_.table<uint32_t>(program_.ids) + r.first_id,
+              .ids = lane.ids + r.first_id,
               .inputs = r.inputs,
               .outputs = r.outputs,
-              .words = model_.table<int64_t>(program_.words) + r.first_word,
+              .words = lane.words + r.first_word,
               .word_count = static_cast<int>(r.words)};
-      const auto* const values = model_.table<ValueRecord>(program_.values);
       for (uint64_t k = 0; k < ids; ++k) {
         if (step.ids[k] >= program_.values.count) return damaged(fail_, "a step has no operand");
-        const Place place = values[step.ids[k]].place;
-        if (k >= r.inputs && (place == Place::weights || place == Place::input))
+        const Operand& v = lane.values[step.ids[k]];
+        const bool is_ours = v.data >= lane.arena && v.data < lane.arena + program_.arena_bytes;
+        const bool is_output = v.port >= static_cast<int>(program_.inputs.count);
+        if (k >= r.inputs && !is_ours && !is_output)
           return damaged(fail_, "a step writes what is only read");
       }
       if (const int code = op->check(step, fail_)) return code;
@@ -210,7 +217,6 @@ int create(brim_rt_model* model, const brim_rt_session_options& options, brim_rt
                 "the engine has no program for batches of %lld; its first is for %lld",
                 static_cast<long long>(options.batch),
                 static_cast<long long>(model->program(0).batch));
-  constexpr int kMaxThreads = 1024;
   const int count = options.threads       ? options.threads->count
                     : options.own_threads ? options.own_threads
                                           : core_count();
@@ -232,6 +238,8 @@ int create(brim_rt_model* model, const brim_rt_session_options& options, brim_rt
   const size_t first_lane = layout.bytes();
   const size_t values = layout.add<Operand>(program->values.count) - first_lane;
   const size_t steps = layout.add<Step>(program->steps.count) - first_lane;
+  const size_t ids = layout.add<uint32_t>(program->ids.count) - first_lane;
+  const size_t words = layout.add<int64_t>(program->words.count) - first_lane;
   const size_t arena = layout.add<char>(program->arena_bytes) - first_lane;
   const size_t lane_bytes = layout.bytes() - first_lane;
   if (lane_count > 1) layout.add<char>(lane_bytes * static_cast<size_t>(lane_count - 1));
@@ -257,8 +265,10 @@ int create(brim_rt_model* model, const brim_rt_session_options& options, brim_rt
   };
   if (options.threads)
     s->threads.borrow(*options.threads);
-  else if (!s->threads.start(count, model->memory))
-    return give_up(fail(BRIM_RT_NO_THREAD, "the system starts no %d threads", count));
+  else if (const int code = s->threads.start(count, model->memory))
+    return give_up(code == BRIM_RT_NO_MEMORY
+                       ? fail(BRIM_RT_NO_MEMORY, "no memory for %d threads", count)
+                       : fail(BRIM_RT_NO_THREAD, "the system starts no %d threads", count));
   const Builder builder(*model, *program, fail);
   size_t scratch = 0;
   for (int i = 0; i < lane_count; ++i) {
@@ -267,6 +277,15 @@ int create(brim_rt_model* model, const brim_rt_session_options& options, brim_rt
     lane.values = reinterpret_cast<Operand*>(at + values);
     lane.steps = reinterpret_cast<Step*>(at + steps);
     lane.arena = at + arena;
+    // Copies: whoever writes to the file meanwhile changes weights at most.
+    auto* const own_ids = reinterpret_cast<uint32_t*>(at + ids);
+    auto* const own_words = reinterpret_cast<int64_t*>(at + words);
+    std::copy_n(model->table<uint32_t>(program->ids), program->ids.count, own_ids);
+    std::copy_n(model->table<int64_t>(program->words), program->words.count, own_words);
+    lane.value_count = program->values.count;
+    lane.step_count = program->steps.count;
+    lane.ids = own_ids;
+    lane.words = own_words;
     if (const int code = builder.fill_values(lane)) return give_up(code);
     if (i == 0)
       if (const int code = builder.fill_ports(*s)) return give_up(code);
@@ -292,17 +311,15 @@ int create(brim_rt_model* model, const brim_rt_session_options& options, brim_rt
 /// Takes one pass through all steps.
 int run_pass(brim_rt_session& s, Lane& lane, int64_t pass, const void* const* inputs,
              void* const* outputs) {
-  const auto* const records = s.model->table<ValueRecord>(s.program->values);
-  for (uint64_t i = 0; i < s.program->values.count; ++i) {
-    const Place place = records[i].place;
-    if (place != Place::input && place != Place::output) continue;
-    const void* const all = place == Place::input ? inputs[records[i].at] : outputs[records[i].at];
-    lane.values[i].data = static_cast<char*>(const_cast<void*>(all)) +
-                          static_cast<size_t>(pass) * lane.values[i].bytes();
+  for (uint64_t i = 0; i < lane.value_count; ++i) {
+    Operand& v = lane.values[i];
+    if (v.port < 0) continue;
+    const void* const all = v.port < s.inputs ? inputs[v.port] : outputs[v.port - s.inputs];
+    v.data = static_cast<char*>(const_cast<void*>(all)) + static_cast<size_t>(pass) * v.bytes();
   }
   const Failure fail(&lane.error);
   const Run run{s.isa, s.step_threads(), lane.scratch};
-  for (uint64_t i = 0; i < s.program->steps.count; ++i) {
+  for (uint64_t i = 0; i < lane.step_count; ++i) {
     if (s.is_cancelled.load(std::memory_order_relaxed))
       return fail(BRIM_RT_CANCELLED, "the run was cancelled");
     const Step& step = lane.steps[i];
@@ -316,7 +333,10 @@ void run_lane(brim_rt_session& s, Lane& lane, const void* const* inputs, void* c
   lane.error.code = BRIM_RT_OK;
   for (;;) {
     const int64_t pass = s.next_pass.fetch_add(1, std::memory_order_relaxed);
-    if (pass >= s.passes() || run_pass(s, lane, pass, inputs, outputs) != BRIM_RT_OK) return;
+    if (pass >= s.passes()) return;
+    if (run_pass(s, lane, pass, inputs, outputs) == BRIM_RT_OK) continue;
+    s.next_pass.store(s.passes(), std::memory_order_relaxed);
+    return;
   }
 }
 
@@ -372,14 +392,14 @@ int brim_rt_run(brim_rt_session* session, const void* const* inputs, void* const
           brim::rt::run_lane(j.session, j.session.lanes[part], j.inputs, j.outputs);
         },
         &job);
-  for (int i = 0; i < session->lane_count; ++i) {
+  const brim_rt_error* first = nullptr;
+  for (int i = session->lane_count; i-- > 0;) {
     const brim_rt_error& found = session->lanes[i].error;
-    if (found.code == BRIM_RT_OK) continue;
     if (found.code == BRIM_RT_CANCELLED)
       session->is_cancelled.store(false, std::memory_order_relaxed);
-    return fail(found.code, "%s", found.message);
+    if (found.code != BRIM_RT_OK) first = &found;
   }
-  return BRIM_RT_OK;
+  return first ? fail(first->code, "%s", first->message) : BRIM_RT_OK;
 }
 
 void brim_rt_cancel(brim_rt_session* session) {

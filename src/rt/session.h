@@ -12,6 +12,9 @@ namespace brim::rt {
 struct Lane {
   Operand* values = nullptr;
   Step* steps = nullptr;
+  uint64_t value_count = 0, step_count = 0;
+  const uint32_t* ids = nullptr;
+  const int64_t* words = nullptr;
   char* arena = nullptr;
   void* scratch = nullptr;
   brim_rt_error error{};

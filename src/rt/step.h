@@ -20,6 +20,7 @@ struct Operand {
   int rank = 0;
   int64_t dims[kMaxRank] = {};
   char* data = nullptr;
+  int port = -1;  ///< of inputs, then outputs, where it is one or a view of one
 
   int64_t count() const {
     int64_t n = 1;

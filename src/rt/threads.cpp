@@ -31,17 +31,17 @@ class OwnThreads {
   OwnThreads(const OwnThreads&) = delete;
   OwnThreads& operator=(const OwnThreads&) = delete;
 
-  bool start(int count) {
+  int start(int count) {
     wanted_ = count - 1;
     threads_ = static_cast<pthread_t*>(memory_.take(room()));
-    if (!threads_) return false;
+    if (!threads_) return BRIM_RT_NO_MEMORY;
     const auto loop = [](void* self) -> void* {
       static_cast<OwnThreads*>(self)->work_until_stopped();
       return nullptr;
     };
     for (; started_ < wanted_; ++started_)
-      if (pthread_create(&threads_[started_], nullptr, loop, this) != 0) return false;
-    return true;
+      if (pthread_create(&threads_[started_], nullptr, loop, this) != 0) return BRIM_RT_NO_THREAD;
+    return BRIM_RT_OK;
   }
 
   static void run(void* self, int64_t parts, void (*body)(void*, int64_t), void* context) {
@@ -135,18 +135,18 @@ class OwnThreads {
   int64_t parts_ = 0;
 };
 
-bool Threads::start(int count, const Memory& memory) {
-  if (count <= 1) return true;
+int Threads::start(int count, const Memory& memory) {
+  if (count <= 1) return BRIM_RT_OK;
   memory_ = memory;
   void* const room = memory.take(sizeof(OwnThreads));
-  if (!room) return false;
+  if (!room) return BRIM_RT_NO_MEMORY;
   own_ = new (room) OwnThreads(memory);
-  if (!own_->start(count)) {
+  if (const int code = own_->start(count)) {
     stop();
-    return false;
+    return code;
   }
   lent_ = {count, &OwnThreads::run, own_};
-  return true;
+  return BRIM_RT_OK;
 }
 
 void Threads::stop() {

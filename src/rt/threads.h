@@ -18,8 +18,9 @@ class Threads {
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
 
-  /// A thread less than `count` is started: the caller works, too. False where one does not start.
-  bool start(int count, const Memory& memory);
+  /// A thread less than `count` is started: the caller works, too. BRIM_RT_OK, NO_MEMORY or
+  /// NO_THREAD.
+  int start(int count, const Memory& memory);
   void borrow(const brim_rt_threads& threads) { lent_ = threads; }
   void stop();
 
@@ -36,8 +37,11 @@ class Threads {
   Memory memory_;
 };
 
+/// Those that this process may run on.
+int core_count();
+
 /// Calls body(part, begin, end) on parts that cover [0, n), as many as there are threads at most,
-/// or `more` times as many; each has at least `grain`. Parts are numbered, for scratch memory.
+/// of at least `grain` each where n allows. Parts are numbered, for scratch memory.
 template <class Body>
 void parallel_parts(const Threads& threads, int64_t n, int64_t grain, const Body& body) {
   const int64_t all = grain > 1 ? n / grain : n;

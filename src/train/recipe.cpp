@@ -336,10 +336,12 @@ void check_values(const Recipe& r) {
              r.name);
   BRIM_CHECK(!r.optimizer.nesterov || r.optimizer.momentum > 0, ValueError,
              "[recipe] {}: optimizer.nesterov needs optimizer.momentum above 0", r.name);
+  constexpr double kMaxChannels = 1 << 30;
   for (const auto* channels : {&r.channels.inputs, &r.channels.outputs})
     for (const auto& [name, count] : *channels)
-      BRIM_CHECK(count == std::floor(count), ValueError,
-                 "[recipe] {}: '{}' has {} channels; give a whole number", r.name, name, count);
+      BRIM_CHECK(count >= 1 && count <= kMaxChannels && count == std::floor(count), ValueError,
+                 "[recipe] {}: '{}' has {} channels; give a whole number from 1 on", r.name, name,
+                 count);
   if (!r.prune.pattern.empty()) (void)compress::parse_pattern(r.prune.pattern);
   BRIM_CHECK(
       r.prune.pattern.empty() || r.prune.epochs <= static_cast<double>(r.epochs), ValueError,

@@ -66,6 +66,7 @@ TEST_F(ExportEngine, WritesARuntimeOfItsOwn) {
   EXPECT_TRUE(std::filesystem::exists(runtime + "/include/brim_rt.h"));
   EXPECT_FALSE(std::filesystem::exists(runtime + "/src/rt/ops/matmul.cpp"));
   const Ran again = exported(out, {"--overwrite", "--runtime", runtime});
+  EXPECT_EQ(again.code, 2);
   EXPECT_NE(again.err.find("is no empty folder"), std::string::npos) << again.err;
 }
 
@@ -83,6 +84,10 @@ TEST_F(ExportEngine, RefusesWhatDoesNotFit) {
   EXPECT_NE(refused({"--symmetric"}).find("it is for --onnx"), std::string::npos);
   EXPECT_NE(refused({"--onnx", "--runtime", "x"}).find("it is for engines"), std::string::npos);
   EXPECT_NE(refused({"--target", "mips"}).find("--target"), std::string::npos);
+  EXPECT_NE(refused({"--target", "native"}).find("it is for --runtime"), std::string::npos);
+  EXPECT_NE(refused({"--onnx", "--threads", "2"}).find("it is for engines"), std::string::npos);
+  EXPECT_NE(run_brim({"export", "-o", out + ".onnx", "--weights", weights()}).err.find("--onnx"),
+            std::string::npos);
   EXPECT_NE(run_brim({"export", "-o", "-", "--weights", weights()}).err.find("written to a file"),
             std::string::npos);
 }

@@ -231,6 +231,63 @@ TEST(Engine, FoldsAndJoinsWhatLayersAreFollowedBy) {
   EXPECT_EQ(made.steps, 23);
 }
 
+/// What `f` computes, by an engine and by itself.
+void expect_same(const std::function<Tensor(const Tensor&)>& f, const Shape& sample) {
+  const TemporaryFolder folder;
+  Computes network(f);
+  Shape shape = sample;
+  shape.insert(0, 1);
+  const Tensor x = randn(shape);
+  deploy::save_engine(folder / "model.brim", network, x, {.threads = 1});
+  EXPECT_LT(relative_difference(OpenedEngine(folder / "model.brim")(x), f(x)), 1e-5);
+}
+
+TEST(Engine, JoinsNothingToProductsOfManyMatrices) {
+  manual_seed(2);
+  const Tensor w = randn({3, 4, 4});
+  expect_same([&](const Tensor& x) { return relu(matmul(x, w)); }, {3, 5, 4});
+  expect_same([&](const Tensor& x) { return matmul(x, w) + x; }, {3, 4, 4});
+}
+
+TEST(Engine, HasOutputsThatAreViewsOfEachOther) {
+  manual_seed(2);
+  const TemporaryFolder folder;
+  nn::Conv2d network({.in = 2, .out = 3, .kernel = 3});
+  network.eval();
+  const deploy::EngineForward forward = [&](std::span<const Tensor> x) {
+    const Tensor y = network(x[0]);
+    return std::vector<Tensor>{y, y.reshape({y.shape()[0], -1}), y};
+  };
+  const deploy::EngineSummary made =
+      deploy::save_engine(folder / "model.brim", network, forward, {randn({1, 2, 5, 5})},
+                          {.outputs = {"a", "b", "c"}, .threads = 1});
+  EXPECT_LT(made.difference, 1e-5);
+}
+
+TEST(Engine, IsMadeInScopesOfOtherDevices) {
+  manual_seed(2);
+  const TemporaryFolder folder;
+  const auto network = nn::make_model("tutorial-cnn");
+  network->eval();
+  const Tensor x = randn({1, 3, 32, 32});
+  const DeviceScope scope("sim:0");
+  deploy::save_engine(folder / "model.brim", *network, x, {.threads = 1});
+  EXPECT_TRUE(std::filesystem::exists(folder / "model.brim"));
+}
+
+TEST(Engine, SaysWhichInputsItCannotTake) {
+  const TemporaryFolder folder;
+  Computes flat([](const Tensor& x) { return x.reshape({x.shape()[0], -1}); });
+  EXPECT_NE(message_of<NotImplemented>([&] {
+              deploy::save_engine(folder / "a.brim", flat, randn({1, 1, 1, 1, 1, 1, 1, 4}));
+            }).find("more than 6 axes"),
+            std::string::npos);
+  EXPECT_NE(message_of<NotImplemented>([&] {
+              deploy::save_engine(folder / "a.brim", flat, randn({1, 4}).to(f16));
+            }).find("an input of f16"),
+            std::string::npos);
+}
+
 TEST(Engine, ListsAllThatItCannotHold) {
   const TemporaryFolder folder;
   nn::Sequential network;

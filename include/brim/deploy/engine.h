@@ -33,7 +33,7 @@ struct EngineOptions {
 struct EngineSummary {
   int64_t bytes = 0;                         ///< of the file
   int64_t weight_bytes = 0;                  ///< of its weights
-  int64_t arena_bytes = 0;                   ///< that a session takes, for the largest batch
+  int64_t session_bytes = 0;                 ///< that a session takes at most, on these threads
   int64_t steps = 0;                         ///< of a run
   std::map<std::string, int64_t> operators;  ///< how many steps of each, in the first program
   std::vector<std::string> kernels;          ///< what a runtime for this file alone needs

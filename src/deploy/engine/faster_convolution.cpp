@@ -5,10 +5,10 @@
 #include <limits>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <tuple>
 #include <vector>
 
+#include "core/check.h"
 #include "rt/kernels/convolution.h"
 
 namespace brim::deploy {
@@ -25,8 +25,8 @@ class Comparison {
         weights_(count(36 * rt::panels_of(s.o) * rt::kPanel * s.c), 0.01F),
         bias_(count(rt::panels_of(s.o) * rt::kPanel), 0.0F),
         y_(count(s.n * s.oh * s.ow * s.o)) {
-    const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-    threads_.start(threads > 0 ? threads : cores, rt::Memory());
+    const int code = threads_.start(threads > 0 ? threads : rt::core_count(), rt::Memory());
+    BRIM_CHECK(code == BRIM_RT_OK, Error, "[engine] the threads to measure with cannot be started");
     conv_ = {.a = a,
              .n = s.n,
              .h = s.h,
@@ -58,10 +58,8 @@ class Comparison {
       direct = std::min(direct, timed(&rt::convolve));
       winograd = std::min(winograd, timed(&rt::convolve_winograd));
     }
-    // Weights that are four times as large make a file, its start and a session's caches so, too.
-    constexpr size_t kLarge = size_t{4} << 20;
-    const double gain = weights_.size() * sizeof(float) > kLarge ? 1.5 : 1.1;
-    return winograd * gain < direct;
+    constexpr double kGain = 1.1;
+    return winograd * kGain < direct;
   }
 
  private:
@@ -95,12 +93,14 @@ class Comparison {
 
 bool winograd_is_faster(const rt::ConvolutionAttributes& a, const ConvolutionSizes& s, int threads,
                         size_t others) {
-  constexpr int64_t kTile = 4;
+  constexpr int64_t kTile = 4, kPoints = 36;
+  constexpr int64_t kMaxWeights = int64_t{1} << 20;  // numbers
   constexpr size_t kBeyondCaches = size_t{64} << 20;
   others = std::min(others, kBeyondCaches);
   const bool can = a.kernel_h == 3 && a.kernel_w == 3 && a.stride_h == 1 && a.stride_w == 1 &&
                    a.dilation_h == 1 && a.dilation_w == 1 && a.groups == 1 &&
-                   s.c % rt::kPanel == 0 && s.o % rt::kPanel == 0 && s.oh >= kTile && s.ow >= kTile;
+                   s.c % rt::kPanel == 0 && s.o % rt::kPanel == 0 && s.oh >= kTile &&
+                   s.ow >= kTile && kPoints * s.c * s.o <= kMaxWeights;
   if (!can) return false;
   // Networks repeat their layers, and exports of a process their networks.
   static std::mutex mutex;

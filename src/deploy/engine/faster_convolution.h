@@ -15,9 +15,10 @@ struct ConvolutionSizes {
   friend auto operator<=>(const ConvolutionSizes&, const ConvolutionSizes&) = default;
 };
 
-/// Whether Winograd's algorithm is faster by a tenth, or by half where its weights, four times as
-/// large, are above 4 MB. False where it cannot compute the convolution. `threads`; 0: one for each core. `others`:
-/// bytes of the network's other weights, which have been read since these were.
+/// Whether Winograd's algorithm is faster by a tenth. Its weights are four times as large; where
+/// they take more than 4 MB it is left out, for the sake of the file, of its start and of caches.
+/// False where it cannot compute the convolution. `threads`; 0: one for each core. `others`: bytes
+/// of the network's other weights, which have been read since these were.
 bool winograd_is_faster(const rt::ConvolutionAttributes& a, const ConvolutionSizes& sizes,
                         int threads, size_t others);
 

@@ -9,6 +9,7 @@
 
 #include "core/hash.h"
 #include "plan/memory.h"
+#include "rt/step.h"
 
 namespace brim::deploy {
 namespace {
@@ -56,35 +57,7 @@ std::vector<std::string> engine_operators() {
   return all;
 }
 
-std::string_view name_of(rt::OpCode op) {
-  switch (op) {
-    case rt::OpCode::convolution:
-      return "convolution";
-    case rt::OpCode::winograd:
-      return "winograd";
-    case rt::OpCode::depthwise:
-      return "depthwise";
-    case rt::OpCode::max_pool:
-      return "max_pool";
-    case rt::OpCode::average_pool:
-      return "average_pool";
-    case rt::OpCode::unary:
-      return "unary";
-    case rt::OpCode::binary:
-      return "binary";
-    case rt::OpCode::softmax:
-      return "softmax";
-    case rt::OpCode::layer_norm:
-      return "layer_norm";
-    case rt::OpCode::copy:
-      return "copy";
-    case rt::OpCode::matmul:
-      return "matmul";
-    case rt::OpCode::gather:
-      return "gather";
-  }
-  return "";
-}
+std::string_view name_of(rt::OpCode op) { return rt::find_op(static_cast<uint32_t>(op))->name; }
 
 uint64_t EngineWeights::add(const void* data, size_t bytes) {
   const uint64_t hash = xxh64(data, bytes);
@@ -100,18 +73,25 @@ uint64_t EngineWeights::add(const void* data, size_t bytes) {
   return at;
 }
 
-Lowering::Lowering(const EngineNetwork& of, int64_t samples, int with_threads,
-                   EngineWeights& weights)
-    : network(of), batch(samples), threads(with_threads), weights_(weights) {
-  program_.batch = program_.pass = batch;
+uint32_t Lowering::add_value(ProgramValue v) {
+  BRIM_CHECK(v.dims.size() <= static_cast<size_t>(rt::kMaxRank), NotImplemented,
+             "values of more than {} axes", rt::kMaxRank);
+  BRIM_CHECK(count_of(v.dims) > 0, NotImplemented, "values without elements");
+  program_.values.push_back(std::move(v));
+  return static_cast<uint32_t>(program_.values.size() - 1);
+}
+
+Lowering::Lowering(const EngineNetwork& of, int64_t pass, int with_threads, EngineWeights& weights)
+    : network(of), threads(with_threads), weights_(weights) {
+  program_.batch = program_.pass = pass;
   lowered_.resize(network.values.size());
   for (const EngineValue& v : network.values)
     if (v.constant.defined())
       constant_bytes_ += static_cast<size_t>(v.constant.numel()) * size_of(v.dtype);
   for (size_t i = 0; i < network.inputs.size(); ++i) {
     const EngineValue& x = network.values[static_cast<size_t>(network.inputs[i])];
-    program_.inputs.push_back(static_cast<uint32_t>(program_.values.size()));
-    program_.values.push_back({rt_dtype(x.dtype), dims_of(x.shape), rt::Place::input, i, -1});
+    program_.inputs.push_back(
+        add_value({rt_dtype(x.dtype), dims_of(x.shape), rt::Place::input, i, -1}));
     set_plain(network.inputs[i], program_.inputs.back());
   }
 }
@@ -120,24 +100,18 @@ uint32_t Lowering::constant(const Tensor& x, std::vector<int64_t> dims) {
   const Tensor dense = x.contiguous();
   const uint64_t at =
       weights_.add(dense.raw(), static_cast<size_t>(dense.numel()) * size_of(dense.dtype()));
-  program_.values.push_back({rt_dtype(x.dtype()), std::move(dims), rt::Place::weights, at, -1});
-  return static_cast<uint32_t>(program_.values.size() - 1);
+  return add_value({rt_dtype(x.dtype()), std::move(dims), rt::Place::weights, at, -1});
 }
 
 uint32_t Lowering::made(std::vector<int64_t> dims, rt::DType dtype) {
-  BRIM_CHECK(dims.size() <= static_cast<size_t>(rt::kMaxRank), NotImplemented,
-             "values of more than {} axes", rt::kMaxRank);
-  BRIM_CHECK(count_of(dims) > 0, NotImplemented, "values without elements");
-  program_.values.push_back({dtype, std::move(dims), rt::Place::arena, 0, storages_++});
-  return static_cast<uint32_t>(program_.values.size() - 1);
+  return add_value({dtype, std::move(dims), rt::Place::arena, 0, storages_++});
 }
 
 uint32_t Lowering::view(uint32_t id, std::vector<int64_t> dims) {
   ProgramValue v = value(id);
   if (v.dims == dims) return id;
   v.dims = std::move(dims);
-  program_.values.push_back(std::move(v));
-  return static_cast<uint32_t>(program_.values.size() - 1);
+  return add_value(std::move(v));
 }
 
 uint32_t Lowering::transposed(uint32_t x, const std::vector<int>& order) {
@@ -244,6 +218,10 @@ void Lowering::add_outputs() {
   std::set<int> taken;  // storages that are an output's
   for (size_t i = 0; i < network.outputs.size(); ++i) {
     uint32_t y = plain(network.outputs[i]);
+    const std::vector<int64_t>& dims = value(y).dims;
+    BRIM_CHECK(!dims.empty() && dims[0] % program_.pass == 0, NotImplemented,
+               "[engine] an output's axis 0 is the batch, and one has ({}) for {} samples",
+               fmt::join(dims, ", "), program_.pass);
     const int storage = value(y).storage;
     size_t whole = 0;
     for (const ProgramValue& v : program_.values)

@@ -17,14 +17,13 @@ namespace brim::deploy {
 
 class Lowering {
  public:
-  Lowering(const EngineNetwork& network, int64_t batch, int threads, EngineWeights& weights);
+  Lowering(const EngineNetwork& network, int64_t pass, int threads, EngineWeights& weights);
 
   EngineProgram program() &&;
 
   // For the files of operators/. Values are numbers of the program.
 
   const EngineNetwork& network;
-  const int64_t batch;
   const int threads;
 
   /// Of all constants of the network.
@@ -67,6 +66,7 @@ class Lowering {
     int plain = -1, nhwc = -1;
     int image = -1;
   };
+  uint32_t add_value(ProgramValue v);
   void add_outputs();
   void plan_memory();
 

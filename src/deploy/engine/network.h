@@ -71,8 +71,8 @@ struct EngineNetwork {
 /// Of a graph with batches of one size.
 EngineNetwork engine_network(const OnnxGraph& graph);
 
-/// Computes what depends on constants alone, folds batch norm into weights, and joins to layers
-/// what is done with each of their outputs.
+/// Computes constants in other shapes, orders and dtypes, folds batch norm into weights, and joins
+/// to layers what is done with each of their outputs.
 void simplify(EngineNetwork& network);
 
 }  // namespace brim::deploy

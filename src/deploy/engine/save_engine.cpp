@@ -73,11 +73,13 @@ class OpenedEngine {
     model_.reset(opened);
   }
 
-  /// The largest difference of the outputs of samples.
-  double verify(int64_t batch) const {
+  /// The largest difference of the outputs of samples; and what the session takes.
+  double verify(int64_t batch, int64_t& bytes) const {
     double worst = 0;
     brim_rt_error error;
-    check(brim_rt_verify(session(batch).get(), &worst, &error), error);
+    const Session s = session(batch);
+    check(brim_rt_verify(s.get(), &worst, &error), error);
+    bytes = std::max(bytes, static_cast<int64_t>(brim_rt_memory(s.get())));
     return worst;
   }
 
@@ -163,9 +165,10 @@ class Programs {
   int64_t fastest_pass(int64_t batch) {
     const auto [found, is_new] = passes_.try_emplace(batch, batch);
     if (!is_new || batch == 1) return found->second;
+    constexpr int64_t kMaxPass = 256;  // more at once share nothing more, and take memory
     double best = std::numeric_limits<double>::infinity();
     for (const int64_t pass : {int64_t{1}, int64_t{4}, batch}) {
-      if (batch % pass != 0) continue;
+      if (batch % pass != 0 || pass > kMaxPass) continue;
       const double seconds = seconds_of(batch, pass);
       if (seconds < best) found->second = pass;
       best = std::min(best, seconds);
@@ -229,6 +232,11 @@ EngineSummary save_engine(const std::string& path, nn::Module& network,
                           const EngineForward& forward, const std::vector<Tensor>& examples,
                           const EngineOptions& options) {
   check_options(options);
+  for (const Tensor& x : examples)
+    BRIM_CHECK(!x.defined() || x.dtype() == DType::f32 || x.dtype() == DType::i64 ||
+                   x.dtype() == DType::u8,
+               NotImplemented, "[engine] an input of {}; they are f32, i64 or u8", name(x.dtype()));
+  const DeviceScope host(Device::cpu());  // of constants and samples
   EngineFile file{.programs = {},
                   .weights = nullptr,
                   .inputs = options.inputs,
@@ -260,12 +268,11 @@ EngineSummary save_engine(const std::string& path, nn::Module& network,
   {
     const OpenedEngine engine(bytes, options.threads);
     for (const int64_t batch : options.batches)
-      summary.difference = std::max(summary.difference, engine.verify(batch));
+      summary.difference =
+          std::max(summary.difference, engine.verify(batch, summary.session_bytes));
   }
   summary.bytes = static_cast<int64_t>(bytes.size());
   summary.weight_bytes = static_cast<int64_t>(weights.bytes().size());
-  for (const EngineProgram& program : file.programs)
-    summary.arena_bytes = std::max(summary.arena_bytes, static_cast<int64_t>(program.arena_bytes));
   summary.steps = static_cast<int64_t>(file.programs[0].steps.size());
   for (const ProgramStep& step : file.programs[0].steps)
     ++summary.operators[std::string(name_of(step.op))];

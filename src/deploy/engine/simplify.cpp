@@ -96,13 +96,16 @@ class Simplifier {
     if (y.constant.defined()) retire(node);
   }
 
-  static bool is_layer(const EngineNode& node) {
-    return node.op == "Conv" || node.op == "Gemm" || node.op == "MatMul" || node.op == "Affine";
+  /// One whose weights are in the file, as a kernel of convolutions reads them.
+  bool is_layer(const EngineNode& node) const {
+    if (!network_.is_constant(node, 1)) return false;
+    return node.op == "Conv" || node.op == "Gemm" || node.op == "Affine" ||
+           (node.op == "MatMul" && network_.constant(node, 1).rank() == 2);
   }
-  /// A layer whose weights are in the file, with one output for itself.
+  /// A layer whose output is for one node alone.
   EngineNode* layer_before(int id) {
     EngineNode* layer = only_maker(id);
-    return layer && is_layer(*layer) && network_.is_constant(*layer, 1) ? layer : nullptr;
+    return layer && is_layer(*layer) ? layer : nullptr;
   }
 
   /// The normalisation's factor and what it adds, of each channel.
@@ -152,9 +155,7 @@ class Simplifier {
         continue;
       const Tensor& bias = network_.constant(node, 1 - side);
       const int64_t outputs = value(layer->outputs[0]).shape.back();
-      if (bias.numel() != outputs || bias.rank() == 0 || bias.shape().back() != outputs ||
-          network_.constant(*layer, 1).rank() != 2)
-        continue;
+      if (bias.numel() != outputs || bias.rank() == 0 || bias.shape().back() != outputs) continue;
       layer->inputs.resize(2);
       layer->inputs.push_back(node.inputs[1 - side]);
       take_over(*layer, node);
@@ -212,8 +213,7 @@ class Simplifier {
     EngineNode* const before = only_maker(node.inputs[0]);
     static const std::vector<std::string> kBinary = {"Add", "Sub", "Mul", "Div", "Max", "Min"};
     const bool can = before && !before->is_bounded() &&
-                     ((is_layer(*before) && network_.is_constant(*before, 1)) ||
-                      std::ranges::find(kBinary, before->op) != kBinary.end());
+                     (is_layer(*before) || std::ranges::find(kBinary, before->op) != kBinary.end());
     if (!can) return false;
     before->low = low;
     before->high = high;

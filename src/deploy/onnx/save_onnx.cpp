@@ -127,7 +127,11 @@ class OnnxExport {
     const std::vector<bool> is_needed = needed_launches(program());
     for (size_t i = 0; i < is_needed.size(); ++i)
       if (is_needed[i]) translate(i);
-    for (size_t i = 0; i < options_.outputs.size(); ++i) add_output(i);
+    // All are read before any gets its name: one may be a view of another.
+    std::vector<std::optional<Value>> outputs;
+    for (size_t i = 0; i < options_.outputs.size(); ++i) outputs.push_back(output(i));
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (outputs[i]) graph_.output(options_.outputs[i], *outputs[i]);
     problems_.raise_any(options_.batch.has_value());
     return std::move(graph_);
   }
@@ -240,18 +244,20 @@ class OnnxExport {
       memory_.add_constant(window_of(x, x, batches_), graph_.initializer("constant", x));
   }
 
-  void add_output(size_t i) {
+  /// Nothing where it is a problem.
+  std::optional<Value> output(size_t i) {
     graph_.set_scope("");
     try {
       add_constant(program().outputs[i], other().outputs[i]);
       const Window w = window_of(program().outputs[i], other().outputs[i], batches_);
-      graph_.output(options_.outputs[i], memory_.read(w));
+      return memory_.read(w);
     } catch (const LostValue&) {
     } catch (const DependsOnBatch& e) {
       problems_.add("the output " + options_.outputs[i], e.what(), "", true);
     } catch (const NotImplemented& e) {
       problems_.add("the output " + options_.outputs[i], e.what(), "", false);
     }
+    return {};
   }
 
   nn::Module& network_;
@@ -303,6 +309,7 @@ OnnxGraph onnx_graph(nn::Module& network, const OnnxForward& forward,
   BRIM_CHECK(!options.batch || *options.batch > 0, ValueError,
              "[onnx] a batch of {}; it is 1 or more", options.batch.value_or(0));
   check_names(options, examples.size());
+  const DeviceScope host(Device::cpu());  // of constants
   return OnnxExport(network, forward, examples, options).made();
 }
 

@@ -127,15 +127,15 @@ int run_gather(const Step& s, const Run&, const Failure& fail) {
   lookup_of(s, l);
   const auto* const ids = s.in(1).as<int64_t>();
   const int64_t count = s.in(1).count();
-  for (int64_t i = 0; i < count; ++i)
-    if (ids[i] < -l.size || ids[i] >= l.size)
-      return fail(BRIM_RT_INVALID_ARGUMENT, "%s: index %lld is not below %lld", s.name,
-                  static_cast<long long>(ids[i]), static_cast<long long>(l.size));
   const size_t bytes = static_cast<size_t>(l.inner) * size_of(s.in(0).dtype);
   char* to = s.out(0).data;
   for (int64_t o = 0; o < l.outer; ++o)
     for (int64_t i = 0; i < count; ++i, to += bytes) {
-      const int64_t at = o * l.size + (ids[i] < 0 ? ids[i] + l.size : ids[i]);
+      const int64_t id = ids[i];  // read once: in a damaged file y may lie over the indices
+      if (id < -l.size || id >= l.size)
+        return fail(BRIM_RT_INVALID_ARGUMENT, "%s: index %lld is not below %lld", s.name,
+                    static_cast<long long>(id), static_cast<long long>(l.size));
+      const int64_t at = o * l.size + (id < 0 ? id + l.size : id);
       std::memmove(to, s.in(0).data + static_cast<size_t>(at) * bytes, bytes);
     }
   return BRIM_RT_OK;
