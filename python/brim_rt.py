@@ -152,6 +152,8 @@ class Library:
             if self.abi() != _ABI:
                 raise OSError(f"its ABI is {self.abi()}, and {_ABI} is wanted")
         except (OSError, AttributeError) as error:
+            if "cannot open shared object file" in str(error):
+                raise FileError(f"{self.path} was not found, or is no file; name libbrim_rt.so in BRIM_RT_LIBRARY") from None
             raise FileError(
                 f"{self.path} is not libbrim_rt, or of another version ({error}); name it in BRIM_RT_LIBRARY"
             ) from None

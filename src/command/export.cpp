@@ -35,6 +35,9 @@ constexpr int64_t kMaxBatch = 65536;
 /// Of one input, without the batch.
 Shape input_of(const TrainedNetwork& net, const ExportOptions& o) {
   if (!o.input.empty()) return parse_shape(o.input, "--input");
+  const train::InputRecipe& input = net.recipe.input;
+  if (net.info.input.rank() == 0 && net.recipe.task != "language" && input.size > 0)
+    return {input.channels > 0 ? input.channels : 3, input.size, input.size};
   BRIM_CHECK(net.info.input.rank() > 0, ValueError,
              "[export] {} does not say how large an input is; give its sizes, as --input 3x32x32",
              o.weights);

@@ -19,6 +19,7 @@
 #include "command/say.h"
 #include "core/check.h"
 #include "io/atomic_file.h"
+#include "train/recipe_model.h"
 #include "train/task/open.h"
 
 namespace brim::command {
@@ -88,10 +89,10 @@ ModelInput input_for(const ModelCommand& o, train::Recipe recipe) {
   return made_for;
 }
 
-NetworkSummary summary_of(const std::string& model, const ModelInput& made_for, int64_t batch) {
+NetworkSummary summary_of(const train::Recipe& recipe, const ModelInput& made_for, int64_t batch) {
   const nn::init::SkipInit no_values;
-  const auto network = nn::make_model(
-      model, {.classes = made_for.outputs, .input = made_for.input, .device = Device::cpu()});
+  const auto network = train::make_model(
+      recipe, {.classes = made_for.outputs, .input = made_for.input, .device = Device::cpu()});
   Shape shape = made_for.input;
   shape.insert(0, batch);
   return deploy::summarize(*network,
@@ -217,7 +218,7 @@ int run(const ModelCommand& o) {
   check_output_path("svg", o.svg);
   check_outputs({{"--json", o.json}, {"--svg", o.svg}}, {{"the recipe", o.name}});
   const train::Recipe recipe = recipe_for(o.name);
-  const NetworkSummary network = summary_of(recipe.model, input_for(o, recipe), o.batch);
+  const NetworkSummary network = summary_of(recipe, input_for(o, recipe), o.batch);
   if (!is_stdout(o.json)) print(o, recipe.model, network);
   if (!o.svg.empty())
     io::write_file_atomically(

@@ -204,7 +204,8 @@ Pattern parse_pattern(std::string_view text) {
   const int64_t count = whole(first);
   BRIM_CHECK(is_vector || (count >= 1 && second > count && second <= 64), ValueError,
              "[prune] '{}' is no pattern; write unstructured, N:M as 2:4 (M at most 64), or "
-             "vector:V with V = 4, 8, 16, 32 or 64",
+             "vector:V with V = 4, 8, 16, 32 or 64; whole channels are left out by brim prune "
+             "--pattern channels, before a training",
              text);
   if (is_vector) return {.kind = Pattern::Kind::vector, .length = second};
   return {.kind = Pattern::Kind::n_of_m, .length = second, .count = count};

@@ -36,7 +36,7 @@ int check_program(const brim_rt_model& model, const ProgramRecord& p, const Fail
 
 int check_model(const brim_rt_model& model, const Failure& fail) {
   if (model.bytes < sizeof kMagic || std::memcmp(model.data, kMagic, sizeof kMagic) != 0)
-    return fail(BRIM_RT_DAMAGED, "this is no engine; write one with brim export");
+    return fail(BRIM_RT_DAMAGED, "this is no engine; brim export writes one, without --onnx");
   if (model.bytes < sizeof(FileHeader)) return damaged(fail, "it ends amid its header");
   const FileHeader& h = model.header();
   if (h.byte_order != kByteOrder)
@@ -128,7 +128,9 @@ int brim_rt_open(const char* path, const brim_rt_allocator* allocator, brim_rt_m
   const int reason = errno;
   close(file);
   if (data == MAP_FAILED) return fail(BRIM_RT_FILE, "%s: %s", path, std::strerror(reason));
-  return make_model(data, bytes, true, allocator, model, fail);
+  brim_rt_error found{};
+  const int code = make_model(data, bytes, true, allocator, model, Failure(&found));
+  return code ? fail(found.code, "%s: %s", path, found.message) : BRIM_RT_OK;
 }
 
 int brim_rt_open_memory(const void* data, size_t bytes, const brim_rt_allocator* allocator,

@@ -153,9 +153,11 @@ class Builder {
       const Op* const op = find_op(r.op);
       if (r.name >= model_.header().text.count) return damaged(fail_, "a step has no name");
       if (!op)
-        return fail_(BRIM_RT_UNSUPPORTED,
-                     "%s: this runtime has no op number %u; take one that has all ops",
-                     model_.text(r.name), r.op);
+        return fail_(
+            BRIM_RT_UNSUPPORTED,
+            "%s: this runtime was made for another engine and lacks it (op %u); take one with all "
+            "ops, or export this engine with --runtime",
+            model_.text(r.name), r.op);
       const uint64_t ids = uint64_t{r.inputs} + r.outputs;
       if (r.first_id > program_.ids.count || ids > program_.ids.count - r.first_id ||
           r.first_word > program_.words.count || r.words > program_.words.count - r.first_word)

@@ -326,6 +326,7 @@ TEST(Engine, ChecksItsOptions) {
   EXPECT_NE(refused({.batches = {0}}).find("a batch of 0"), std::string::npos);
   EXPECT_NE(refused({.batches = {2, 2}}).find("each once"), std::string::npos);
   EXPECT_NE(refused({.inputs = {"a", "b"}}).find("2 names for 1 inputs"), std::string::npos);
+  EXPECT_NE(refused({.labels = {"a"}}).find("1 labels for 2 outputs"), std::string::npos);
   EXPECT_NE(refused({.proof_samples = 0}).find("0 samples as proof"), std::string::npos);
   EXPECT_NE(refused({.tolerance = 2}).find("a tolerance of 2"), std::string::npos);
 }

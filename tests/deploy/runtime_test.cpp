@@ -24,9 +24,10 @@ class Runtime : public testing::Test {
     folder_ = new TemporaryFolder;
     network_ = nn::make_model("cifar-resnet8").release();
     network_->eval();
-    deploy::save_engine(
-        path(), *network_, randn({1, 3, 32, 32}),
-        {.batches = {1, 4}, .labels = {"cat", "dog"}, .metadata = {{"model", "r"}}});
+    deploy::save_engine(path(), *network_, randn({1, 3, 32, 32}),
+                        {.batches = {1, 4},
+                         .labels = {"cat", "dog", "2", "3", "4", "5", "6", "7", "8", "9"},
+                         .metadata = {{"model", "r"}}});
   }
   static void TearDownTestSuite() {
     delete network_;
@@ -185,7 +186,7 @@ TEST_F(Runtime, TellsWhatItHolds) {
   EXPECT_EQ(brim_rt_batch(engine.model(), 1), 4);
   EXPECT_EQ(brim_rt_batch(engine.model(), 2), 0);
   EXPECT_STREQ(brim_rt_label(engine.model(), 1), "dog");
-  EXPECT_EQ(brim_rt_label(engine.model(), 2), nullptr);
+  EXPECT_EQ(brim_rt_label(engine.model(), 10), nullptr);
   EXPECT_STREQ(brim_rt_metadata(engine.model(), "model"), "r");
   EXPECT_EQ(brim_rt_metadata(engine.model(), "nothing"), nullptr);
   const brim_rt_port& input = *brim_rt_input(engine.session(), 0);

@@ -21,7 +21,7 @@ struct EngineOptions {
   std::vector<int64_t> batches = {1};
   std::vector<std::string> inputs = {"input"};    ///< names, in order
   std::vector<std::string> outputs = {"output"};  ///< names, in order
-  std::vector<std::string> labels;                ///< of classes
+  std::vector<std::string> labels;                ///< of the first output's last axis
   std::map<std::string, std::string> metadata;    ///< what a program needs to know
   /// Samples with brim's outputs, each computed by itself, which brim_rt_verify() compares.
   int64_t proof_samples = 2;

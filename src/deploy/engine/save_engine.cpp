@@ -252,11 +252,15 @@ EngineSummary save_engine(const std::string& path, nn::Module& network,
   const int64_t tokens = tokens_of(programs.simplified(file.programs[0].pass));
   file.weights = &weights;
 
-  Generator random(0);
+  Generator random(0);  // of samples
   std::vector<Tensor> inputs;
   for (const Tensor& example : examples)
     inputs.push_back(sample_of(example, options.proof_samples, tokens, random));
   std::vector<Tensor> outputs = outputs_of(network, forward, inputs);
+  const int64_t scores = outputs[0].rank() > 0 ? outputs[0].shape().back() : 0;
+  BRIM_CHECK(options.labels.empty() || std::ssize(options.labels) == scores, ValueError,
+             "[engine] {} labels for {} outputs; there is one for each", options.labels.size(),
+             scores);
   for (const auto* all : {&inputs, &outputs})
     for (const Tensor& x : *all) {
       const Tensor dense = x.cpu().contiguous();

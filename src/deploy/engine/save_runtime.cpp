@@ -170,9 +170,9 @@ void save_runtime(const std::string& sources, const std::string& folder,
                   const RuntimeOptions& options) {
   (void)flags_of(options.target);
   std::vector<std::string> ops;
-  std::set<std::string> files = {"src/rt/isa.cpp",     "src/rt/model.cpp",  "src/rt/session.cpp",
-                                 "src/rt/threads.cpp", "src/rt/verify.cpp", "src/core/hash.cpp",
-                                 "include/brim_rt.h"};
+  std::set<std::string> files = {"src/rt/isa.cpp",     "src/rt/model.cpp",   "src/rt/session.cpp",
+                                 "src/rt/threads.cpp", "src/rt/verify.cpp",  "src/core/hash.cpp",
+                                 "include/brim_rt.h",  "include/brim_rt.hpp"};
   for (const std::string& name : options.kernels) {
     const auto kernel =
         std::ranges::find_if(kernels(), [&](const Kernel& k) { return name == k.name; });
