@@ -82,6 +82,7 @@ typedef struct brim_rt_threads {
 } brim_rt_threads;
 
 typedef struct brim_rt_model brim_rt_model;
+/* Of the process that made it: a child of fork() has none of its threads. */
 typedef struct brim_rt_session brim_rt_session;
 
 /* Maps an engine and checks it: nothing in it is trusted. While it is open nobody may write to the

@@ -207,12 +207,12 @@ class Port:
         flat = memoryview(bytearray(self.bytes))
         return flat.cast(self.format, self.shape) if self.shape else flat.cast(self.format)
 
-    def address(self, value, writable=False):
+    def address(self, value, writable=False, copies=True):
         """(address, what must live as long) of a buffer whose elements are of this type and shape, or as many in a row.
         Throws InvalidArgument."""
         if numpy is not None and not isinstance(value, (bytes, bytearray, memoryview)):
             # What is no buffer would become a temporary one, and the results would be lost with it.
-            value = value if writable else numpy.ascontiguousarray(value)
+            value = numpy.ascontiguousarray(value) if copies else value
         try:
             view = memoryview(value)
         except TypeError:
@@ -230,6 +230,8 @@ class Port:
             return value.ctypes.data, value
         if not view.readonly:
             return ctypes.addressof(ctypes.c_char.from_buffer(view)), view
+        if not copies and not isinstance(value, bytes):
+            raise InvalidArgument(f"{self.name}: a read-only view cannot be bound; give its bytes, or call run()")
         data = value if isinstance(value, bytes) else view.tobytes()
         return ctypes.cast(data, ctypes.c_void_p).value, data
 
@@ -275,13 +277,16 @@ class Session:
         if len(inputs) == 1 and isinstance(inputs[0], dict):
             inputs = self._by_name(inputs[0])
         outputs = [port.empty() for port in self.outputs]
-        self.bind(inputs, outputs)()
+        self._bound(inputs, outputs, True)()
         return outputs
 
     def bind(self, inputs, outputs):
         """A function that reads these buffers, runs, and fills those: nothing is checked or copied at its calls."""
-        reads, inputs_alive = self._pointers(inputs, self.inputs, "inputs", False)
-        writes, outputs_alive = self._pointers(outputs, self.outputs, "outputs", True)
+        return self._bound(inputs, outputs, False)
+
+    def _bound(self, inputs, outputs, copies):
+        reads, inputs_alive = self._pointers(inputs, self.inputs, "inputs", False, copies)
+        writes, outputs_alive = self._pointers(outputs, self.outputs, "outputs", True, False)
         run, check, error = self._library.run, self._library.check, self._error
         reference = ctypes.byref(error)
 
@@ -325,10 +330,10 @@ class Session:
         return [values[name] for name in names]
 
     @staticmethod
-    def _pointers(values, ports, what, writable):
+    def _pointers(values, ports, what, writable, copies):
         if len(values) != len(ports):
             raise InvalidArgument(f"there are {len(ports)} {what} ({', '.join(map(repr, ports))}), and {len(values)} were given")
-        found = [port.address(value, writable) for port, value in zip(ports, values)]
+        found = [port.address(value, writable, copies) for port, value in zip(ports, values)]
         return (ctypes.c_void_p * len(found))(*(address for address, _ in found)), [kept for _, kept in found]
 
 

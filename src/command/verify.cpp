@@ -44,6 +44,7 @@ Json row_of(const Json& sizes, int64_t batch, const brim_rt_session& session, do
 
 int run(const VerifyOptions& o) {
   check_json_path(o.json);
+  check_outputs({{"--json", o.json}}, {{"the engine", o.engine}});
   brim_rt_error error{};
   brim_rt_model* opened = nullptr;
   check(o.engine, brim_rt_open(o.engine.c_str(), nullptr, &opened, &error), error);

@@ -1,5 +1,6 @@
 #include "compress/channel_flow.h"
 
+#include <brim/ops/binary.h>
 #include <brim/ops/compare.h>
 #include <brim/ops/create.h>
 #include <brim/ops/reduce.h>

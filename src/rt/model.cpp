@@ -87,6 +87,10 @@ using brim::rt::Memory;
 
 namespace {
 
+bool is_whole(const brim_rt_allocator* allocator) {
+  return !allocator || (allocator->allocate && allocator->release);
+}
+
 /// Takes `data` over: it is unmapped where the model cannot be made.
 int make_model(const void* data, size_t bytes, bool is_mapped, const brim_rt_allocator* allocator,
                brim_rt_model** model, const Failure& fail) {
@@ -111,7 +115,8 @@ int make_model(const void* data, size_t bytes, bool is_mapped, const brim_rt_all
 int brim_rt_open(const char* path, const brim_rt_allocator* allocator, brim_rt_model** model,
                  brim_rt_error* error) {
   const Failure fail(error);
-  if (!path || !model) return fail(BRIM_RT_INVALID_ARGUMENT, "brim_rt_open: a null pointer");
+  if (!path || !model || !is_whole(allocator))
+    return fail(BRIM_RT_INVALID_ARGUMENT, "brim_rt_open: a null pointer");
   *model = nullptr;
   const int file =
       open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused, not waited for
@@ -136,7 +141,8 @@ int brim_rt_open(const char* path, const brim_rt_allocator* allocator, brim_rt_m
 int brim_rt_open_memory(const void* data, size_t bytes, const brim_rt_allocator* allocator,
                         brim_rt_model** model, brim_rt_error* error) {
   const Failure fail(error);
-  if (!data || !model) return fail(BRIM_RT_INVALID_ARGUMENT, "brim_rt_open_memory: a null pointer");
+  if (!data || !model || !is_whole(allocator))
+    return fail(BRIM_RT_INVALID_ARGUMENT, "brim_rt_open_memory: a null pointer");
   *model = nullptr;
   if (reinterpret_cast<uintptr_t>(data) % brim::rt::kAlignment != 0)
     return fail(BRIM_RT_INVALID_ARGUMENT,

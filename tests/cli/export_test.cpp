@@ -80,10 +80,15 @@ TEST_F(Export, NeedsSizesWhereWeightsDoNotSay) {
   const Ran bare = exported(out, {"--weights", pth});
   EXPECT_EQ(bare.code, 1);
   EXPECT_NE(bare.err.find("does not say which recipe made it"), std::string::npos) << bare.err;
-  const Ran recipe = exported(out, {"--weights", pth, "--recipe", "tutorial-cnn"});
-  EXPECT_EQ(recipe.code, 1);
-  EXPECT_NE(recipe.err.find("--input 3x32x32"), std::string::npos) << recipe.err;
+  // A recipe without a size.
+  const std::string toml = *folder() / "unsized.toml";
+  std::ofstream(toml) << "model = \"tutorial-cnn\"\n";
+  const Ran unsized = exported(out, {"--weights", pth, "--recipe", toml});
+  EXPECT_EQ(unsized.code, 1);
+  EXPECT_NE(unsized.err.find("--input 3x32x32"), std::string::npos) << unsized.err;
   EXPECT_FALSE(exists(out));
+  const Ran recipe = exported(out + "2", {"--weights", pth, "--recipe", "tutorial-cnn"});
+  EXPECT_EQ(recipe.code, 0) << recipe.err;
   const Ran ran =
       exported(out, {"--weights", pth, "--recipe", "tutorial-cnn", "--input", "3x32x32"});
   EXPECT_EQ(ran.code, 0) << ran.err;

@@ -311,8 +311,46 @@ TEST(Engine, RefusesBatchesWhoseSamplesMix) {
   const std::string message = message_of<ValueError>([&] {
     deploy::save_engine(path, network, randn({1, 4}), {.batches = {2}});
   });
-  EXPECT_NE(message.find("differs by"), std::string::npos) << message;
+  EXPECT_NE(message.find("differs where a sample is in a batch"), std::string::npos) << message;
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(Engine, KeepsNaN) {
+  manual_seed(2);
+  const TemporaryFolder folder;
+  nn::Sequential network;
+  network.push<nn::Conv2d>({.in = 3, .out = 20, .kernel = 3, .padding = 1}).push<nn::ReLU>();
+  network.push(std::make_unique<Computes>([](const Tensor& x) { return max_pool2d(x, 2); }));
+  network.eval();
+  deploy::save_engine(folder / "model.brim", network, randn({1, 3, 8, 8}), {.threads = 1});
+  Tensor x = randn({1, 3, 8, 8});
+  x.slice(2, 3, 4).fill_(std::numeric_limits<double>::quiet_NaN());
+  const std::vector<float> expected = network(x).detach().contiguous().to_vector<float>();
+  for (const char* isa : {"avx512", "avx2", "sse4", "baseline"}) {
+    std::unique_ptr<OpenedEngine> engine;
+    try {
+      engine = std::make_unique<OpenedEngine>(
+          folder / "model.brim", brim_rt_session_options{.own_threads = 1, .isa = isa});
+    } catch (const std::runtime_error&) {
+      continue;
+    }
+    const std::vector<float> found = (*engine)(x).to_vector<float>();
+    for (size_t i = 0; i < found.size(); ++i)
+      EXPECT_EQ(std::isnan(found[i]), std::isnan(expected[i])) << isa << " " << i;
+  }
+}
+
+TEST(Engine, RefusesWeightsThatAreNoNumbers) {
+  const TemporaryFolder folder;
+  nn::Linear network({.in = 2, .out = 2});
+  {
+    const NoGrad no_grad;
+    network.weight.fill_(std::numeric_limits<double>::quiet_NaN());
+  }
+  EXPECT_NE(message_of<ValueError>([&] {
+              deploy::save_engine(folder / "model.brim", network, randn({1, 2}));
+            }).find("NaN or infinite"),
+            std::string::npos);
 }
 
 TEST(Engine, ChecksItsOptions) {

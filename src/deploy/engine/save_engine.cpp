@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <memory>
@@ -206,11 +207,63 @@ std::vector<Tensor> outputs_of(nn::Module& network, const EngineForward& forward
     for (const Tensor& x : inputs) sample.push_back(x.slice(0, i, i + 1));
     const std::vector<Tensor> made = forward(sample);
     rows.resize(made.size());
-    for (size_t k = 0; k < made.size(); ++k) rows[k].push_back(made[k].cpu());
+    for (size_t k = 0; k < made.size(); ++k) {
+      BRIM_CHECK(made[k].rank() > 0, NotImplemented,
+                 "[engine] an output's axis 0 is the batch, and one has no axes");
+      rows[k].push_back(made[k].cpu());
+    }
   }
   std::vector<Tensor> outputs;
   for (const std::vector<Tensor>& row : rows) outputs.push_back(cat(row, 0));
   return outputs;
+}
+
+/// Whether two outputs agree within `tolerance` of the largest one; NaN agrees with NaN.
+bool are_near(const Tensor& x, const Tensor& y, double tolerance) {
+  if (x.shape() != y.shape()) return false;
+  const std::vector<double> a = x.cpu().to(DType::f64).to_vector<double>(),
+                            b = y.cpu().to(DType::f64).to_vector<double>();
+  double apart = 0, largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::isfinite(b[i])) largest = std::max(largest, std::fabs(b[i]));
+    if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
+    const double difference = std::fabs(a[i] - b[i]);
+    if (!std::isfinite(difference)) return false;
+    apart = std::max(apart, difference);
+  }
+  return apart <= tolerance * largest;
+}
+
+bool has_finite(const Tensor& x) {
+  return std::ranges::any_of(x.to(DType::f64).to_vector<double>(),
+                             [](double v) { return std::isfinite(v); });
+}
+
+/// Samples with what the network makes of each.
+struct Proof {
+  std::vector<Tensor> inputs, outputs;
+};
+
+/// Throws ValueError where the outputs hold no number, or are others in a batch than alone.
+Proof proof_of(nn::Module& network, const EngineForward& forward,
+               const std::vector<Tensor>& examples, int64_t tokens, const EngineOptions& options) {
+  Generator random(0);
+  Proof proof;
+  for (const Tensor& example : examples)
+    proof.inputs.push_back(sample_of(example, options.proof_samples, tokens, random));
+  proof.outputs = outputs_of(network, forward, proof.inputs);
+  BRIM_CHECK(std::ranges::any_of(proof.outputs, has_finite), ValueError,
+             "[engine] not written: all outputs are NaN or infinite; are the weights?");
+  if (std::ranges::all_of(options.batches, [](int64_t batch) { return batch == 1; })) return proof;
+  // Batches go through the steps in passes, so that no sample may depend on the others.
+  const NoGrad no_grad;
+  const nn::EvalMode eval(network);
+  const std::vector<Tensor> together = forward(proof.inputs);
+  for (size_t i = 0; i < proof.outputs.size(); ++i)
+    BRIM_CHECK(are_near(together[i], proof.outputs[i], options.tolerance), ValueError,
+               "[engine] not written: an output differs where a sample is in a batch with others; "
+               "such a network can be run with batches of 1 alone");
+  return proof;
 }
 
 void check_options(const EngineOptions& o) {
@@ -220,6 +273,8 @@ void check_options(const EngineOptions& o) {
                ValueError, "[engine] a batch of {}; sizes are from 1 to 65536, each once", batch);
   BRIM_CHECK(o.proof_samples >= 1 && o.proof_samples <= 1024, ValueError,
              "[engine] {} samples as proof; there are 1 to 1024", o.proof_samples);
+  BRIM_CHECK(o.proof_samples > 1 || std::ranges::max(o.batches) == 1, ValueError,
+             "[engine] one sample as proof; for batches there are 2 or more");
   BRIM_CHECK(o.tolerance > 0 && o.tolerance < 1, ValueError,
              "[engine] a tolerance of {}; it is above 0 and below 1", o.tolerance);
   BRIM_CHECK(o.threads >= 0 && o.threads <= 1024, ValueError,
@@ -248,20 +303,16 @@ EngineSummary save_engine(const std::string& path, nn::Module& network,
                   .proof = {}};
   EngineWeights weights;
   Programs programs(network, forward, examples, options);
-  for (const int64_t batch : options.batches) programs.add(batch, file, weights);
-  const int64_t tokens = tokens_of(programs.simplified(file.programs[0].pass));
-  file.weights = &weights;
-
-  Generator random(0);  // of samples
-  std::vector<Tensor> inputs;
-  for (const Tensor& example : examples)
-    inputs.push_back(sample_of(example, options.proof_samples, tokens, random));
-  std::vector<Tensor> outputs = outputs_of(network, forward, inputs);
+  const Proof proof =
+      proof_of(network, forward, examples, tokens_of(programs.simplified(1)), options);
+  const std::vector<Tensor>& outputs = proof.outputs;
   const int64_t scores = outputs[0].rank() > 0 ? outputs[0].shape().back() : 0;
   BRIM_CHECK(options.labels.empty() || std::ssize(options.labels) == scores, ValueError,
              "[engine] {} labels for {} outputs; there is one for each", options.labels.size(),
              scores);
-  for (const auto* all : {&inputs, &outputs})
+  for (const int64_t batch : options.batches) programs.add(batch, file, weights);
+  file.weights = &weights;
+  for (const auto* all : {&proof.inputs, &proof.outputs})
     for (const Tensor& x : *all) {
       const Tensor dense = x.cpu().contiguous();
       file.proof.emplace_back(static_cast<const char*>(dense.raw()),

@@ -19,8 +19,8 @@ constexpr int64_t kCheap = int64_t{1} << 15;  // elements that are worth a threa
 constexpr int64_t kDear = int64_t{1} << 12;
 
 template <class Formula>
-void each(int64_t count, int64_t grain, const float* HWY_RESTRICT x, float* y,
-          const Threads& threads, const Formula& formula) {
+void each(int64_t count, int64_t grain, const float* x, float* y, const Threads& threads,
+          const Formula& formula) {
   parallel_parts(threads, count, grain, [&](int64_t, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) y[i] = formula(x[i]);
   });
@@ -77,9 +77,8 @@ void run_unary(const UnaryAttributes& attributes, int64_t count, const float* x,
 
 /// The innermost axis of a binary operation: steps of 0 or 1, or any.
 template <class Formula>
-HWY_INLINE void row(int64_t count, const float* HWY_RESTRICT a, int64_t step_a,
-                    const float* HWY_RESTRICT b, int64_t step_b, float low, float high, float* y,
-                    const Formula& formula) {
+HWY_INLINE void row(int64_t count, const float* a, int64_t step_a, const float* b, int64_t step_b,
+                    float low, float high, float* y, const Formula& formula) {
   const auto end = [=](float v) HWY_ATTR {
     v = v < low ? low : v;
     return v > high ? high : v;

@@ -68,16 +68,16 @@ int64_t rows_worth_a_thread(const Pooling& p) {
 }
 
 void run_max_pool(const Pooling& p, const Threads& threads) {
-  parallel_parts(threads, p.n * p.oh, rows_worth_a_thread(p),
-                 [&](int64_t, int64_t begin, int64_t end) {
-                   pool_rows(
-                       p, begin, end, -std::numeric_limits<float>::infinity(),
-                       [](VecF sum, VecF x) HWY_ATTR {
-                         // NaN wins, and stays.
-                         return hn::IfThenElse(hn::Or(hn::Gt(x, sum), hn::Ne(x, x)), x, sum);
-                       },
-                       [](VecF sum, int64_t) HWY_ATTR { return sum; });
-                 });
+  parallel_parts(
+      threads, p.n * p.oh, rows_worth_a_thread(p), [&](int64_t, int64_t begin, int64_t end) {
+        pool_rows(
+            p, begin, end, -std::numeric_limits<float>::infinity(),
+            [](VecF sum, VecF x) HWY_ATTR {
+              // NaN wins, and stays.
+              return hn::IfThenElse(hn::Eq(x, x), hn::IfThenElse(hn::Gt(x, sum), x, sum), x);
+            },
+            [](VecF sum, int64_t) HWY_ATTR { return sum; });
+      });
 }
 
 void run_average_pool(const Pooling& p, const Threads& threads) {

@@ -86,8 +86,13 @@ HWY_INLINE void store_part(VecF v, int64_t count, float* to) { store_part(TagF()
 
 template <class D>
 HWY_INLINE hn::Vec<D> clip(D d, hn::Vec<D> v, float low, float high) {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  v = hn::IfThenElse(hn::Lt(v, hn::Set(d, low)), hn::Set(d, low), v);
+  return hn::IfThenElse(hn::Gt(v, hn::Set(d, high)), hn::Set(d, high), v);  // NaN stays
+#else
   // In this order x86 keeps NaN, as other CPUs do.
   return hn::Min(hn::Set(d, high), hn::Max(hn::Set(d, low), v));
+#endif
 }
 HWY_INLINE VecF clip(VecF v, float low, float high) { return clip(TagF(), v, low, high); }
 

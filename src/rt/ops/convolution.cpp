@@ -48,6 +48,11 @@ bool has_operands(const Step& s) {
   for (const int64_t size :
        {a.kernel_h, a.kernel_w, a.stride_h, a.stride_w, a.dilation_h, a.dilation_w, a.groups})
     if (!is_between(size, 1, kMaxWindow)) return false;
+  // What is computed of rows and columns before it is seen that they lie outside of x.
+  int64_t reach;
+  for (const int64_t size : {y.dims[1] * a.stride_h + a.kernel_h * a.dilation_h,
+                             y.dims[2] * a.stride_w + a.kernel_w * a.dilation_w})
+    if (__builtin_mul_overflow(size, x.dims[2] * x.dims[3], &reach)) return false;
   return is_between(a.top, 0, kMaxWindow) && is_between(a.left, 0, kMaxWindow) && x.dims[3] > 0 &&
          x.dims[3] % a.groups == 0 && y.dims[3] % a.groups == 0;
 }

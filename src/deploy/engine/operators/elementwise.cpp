@@ -15,9 +15,15 @@ const Shape& output_shape(const Lowering& to, const EngineNode& node) {
   return to.network.values[static_cast<size_t>(node.outputs[0])].shape;
 }
 
+void check_f32(const Lowering& to, int id) {
+  const DType dtype = to.network.values[static_cast<size_t>(id)].dtype;
+  BRIM_CHECK(dtype == DType::f32, NotImplemented, "numbers of {}", name(dtype));
+}
+
 void unary_step(Lowering& to, const EngineNode& node, UnaryFormula formula, double a = 0,
                 double b = 0) {
   const int id = node.inputs[0];
+  check_f32(to, id);
   const bool is_image = to.is_nhwc(id);
   const uint32_t x = is_image ? to.nhwc(id) : to.plain(id);
   const uint32_t y = to.made(to.value(x).dims);
@@ -80,8 +86,7 @@ void binary_step(Lowering& to, const EngineNode& node, BinaryFormula formula, in
 
 template <BinaryFormula formula>
 void binary(Lowering& to, const EngineNode& node) {
-  BRIM_CHECK(to.network.values[static_cast<size_t>(node.outputs[0])].dtype == DType::f32,
-             NotImplemented, "numbers that are not f32");
+  check_f32(to, node.outputs[0]);
   binary_step(to, node, formula, node.inputs[0], node.inputs[1]);
 }
 
@@ -110,6 +115,7 @@ void softmax(Lowering& to, const EngineNode& node) {
   int64_t axis = node.attribute<int64_t>("axis", -1);
   if (axis < 0) axis += shape.rank();
   const int id = node.inputs[0];
+  check_f32(to, id);
   const rt::SoftmaxAttributes a = {.logarithm = logarithm};
   if (axis == 1 && shape.rank() == 4) {
     const uint32_t x = to.nhwc(id), y = to.made(to.value(x).dims);
