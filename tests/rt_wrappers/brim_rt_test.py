@@ -142,7 +142,7 @@ class WithoutNumpy(unittest.TestCase):
         self.rt.Model(GOOD, self.library).session()  # both are collected
 
     def test_names_the_library(self):
-        with self.assertRaisesRegex(self.rt.FileError, "/nowhere.so is not libbrim_rt.*BRIM_RT_LIBRARY"):
+        with self.assertRaisesRegex(self.rt.FileError, "/nowhere.so was not found.*BRIM_RT_LIBRARY"):
             self.rt.Library("/nowhere.so")
         with self.assertRaisesRegex(self.rt.FileError, "brim_rt_abi"):
             self.rt.Library(ctypes.util.find_library("c"))
