@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "command/command.h"
 #include "command/format.h"
@@ -51,7 +52,10 @@ int run(const VerifyOptions& o) {
   const Model model(opened, &brim_rt_close);
   Json rows = Json::array();
   bool is_equal = true;
-  for (int i = 0; const int64_t batch = brim_rt_batch(model.get(), i); ++i) {
+  std::vector<int64_t> batches;
+  while (const int64_t batch = brim_rt_batch(model.get(), static_cast<int>(batches.size())))
+    batches.push_back(batch);
+  for (const int64_t batch : batches) {
     const brim_rt_session_options options = {.batch = batch,
                                              .own_threads = o.threads,
                                              .threads = nullptr,

@@ -130,13 +130,12 @@ const Op* find_op(uint32_t code) {{
 std::string build_of(const std::vector<std::string>& sources, const std::string& target) {
   std::vector<std::string> tiles;
   for (const std::string& path : sources)
-    if (path.starts_with("src/rt/kernels/") && !path.ends_with("pool.cpp") &&
-        !path.ends_with("elementwise.cpp"))
-      tiles.push_back(path);
+    if (path.starts_with("src/rt/kernels/") && !path.ends_with("pool.cpp")) tiles.push_back(path);
   std::string unrolled;
   if (!tiles.empty())
     unrolled = fmt::format(
-        "# Tiles of sums stay in registers only where all their loops are unrolled.\n"
+        "# Tiles of sums stay in registers only where all their loops are unrolled; loops over\n"
+        "# formulas are to be vectorised.\n"
         "set_source_files_properties({} PROPERTIES COMPILE_OPTIONS -O3)\n",
         fmt::join(tiles, " "));
   return fmt::format(R"(# The runtime of one engine, for {0}: libbrim_rt.so and libbrim_rt.a.

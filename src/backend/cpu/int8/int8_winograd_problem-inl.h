@@ -151,7 +151,6 @@ struct Problem : WinogradTiles {
   static HWY_INLINE Word pairs_at(const int8_t* from, bool is_second) {
     const Words d;
     if constexpr (kQuads) {
-      const hn::Repartition<int32_t, Words> di;
       const hn::Repartition<uint32_t, Words> du;
       const Word all = hn::LoadU(d, reinterpret_cast<const int16_t*>(from));
       const auto even = hn::BitCast(du, hn::ShiftRight<8>(hn::ShiftLeft<8>(all)));
