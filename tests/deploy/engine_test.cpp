@@ -72,7 +72,7 @@ std::vector<EngineCase> engine_cases() {
     all.push_back({name, [compute] { return of(compute); }, sample});
   };
   const Shape image = {5, 6, 7}, row = {33};
-  for (const auto& [name, activation] :
+  for (const auto& [named, compute] :
        std::vector<std::pair<std::string, std::function<Tensor(const Tensor&)>>>{
            {"Relu", [](const Tensor& x) { return relu(x); }},
            {"Sigmoid", [](const Tensor& x) { return sigmoid(x); }},
@@ -89,6 +89,8 @@ std::vector<EngineCase> engine_cases() {
            {"Root", [](const Tensor& x) { return sqrt(x * x + 0.1); }},
            {"Reciprocal", [](const Tensor& x) { return reciprocal(x * x + 1.0); }},
            {"Erf", [](const Tensor& x) { return erf(x); }}}) {
+    const std::string name = named;  // of clang 14: bindings are not captured
+    const auto activation = compute;
     f(name, row, activation);
     f(name + "OfImages", image,
       [activation](const Tensor& x) { return activation(max_pool2d(x, 2, {.stride = 1})); });

@@ -67,18 +67,18 @@ class Runtime : public testing::Test {
 
 struct Counted {
   std::atomic<int> taken{0};
-  std::atomic<size_t> bytes{0};
+  std::atomic<size_t> held{0};
   int allowed = 1 << 30;
   brim_rt_allocator allocator() {
     return {[](void* user, size_t bytes, size_t alignment) -> void* {
               auto& self = *static_cast<Counted*>(user);
               if (self.taken >= self.allowed) return nullptr;
               ++self.taken;
-              self.bytes += bytes;
+              self.held += bytes;
               return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
             },
             [](void* user, void* memory, size_t bytes) {
-              static_cast<Counted*>(user)->bytes -= bytes;
+              static_cast<Counted*>(user)->held -= bytes;
               std::free(memory);
             },
             this};
@@ -91,14 +91,14 @@ TEST_F(Runtime, TakesMemoryOnlyBeforeItRuns) {
   {
     const OpenedEngine engine(path(), {.batch = 4, .own_threads = 2}, &allocator);
     const int taken = counted.taken;
-    const size_t bytes = counted.bytes;
+    const size_t bytes = counted.held;
     EXPECT_GE(bytes, brim_rt_memory(engine.session()));
     const Tensor x = randn({4, 3, 32, 32});
     for (int i = 0; i < 5; ++i) EXPECT_LT(relative_difference(engine(x), expected(x)), 1e-5);
     EXPECT_EQ(counted.taken, taken);
-    EXPECT_EQ(counted.bytes, bytes);
+    EXPECT_EQ(counted.held, bytes);
   }
-  EXPECT_EQ(counted.bytes, 0U);
+  EXPECT_EQ(counted.held, 0U);
 }
 
 TEST_F(Runtime, SaysWhereMemoryEnds) {
@@ -113,7 +113,7 @@ TEST_F(Runtime, SaysWhereMemoryEnds) {
       const std::string text = e.what();
       EXPECT_NE(text.find("no memory"), std::string::npos) << text;
     }
-    EXPECT_EQ(counted.bytes, 0U);
+    EXPECT_EQ(counted.held, 0U);
   }
 }
 
