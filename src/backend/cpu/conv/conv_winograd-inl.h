@@ -14,8 +14,8 @@
 
 #include "backend/cpu/conv/conv_epilogue.h"
 #include "backend/cpu/conv/conv_tile-inl.h"
-#include "formula/winograd.h"
 #include "backend/cpu/conv/winograd_tiles.h"
+#include "formula/winograd.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
