@@ -26,116 +26,130 @@
 extern "C" {
 #endif
 
+/** Of all functions here: they are seen from outside of the library. */
 #define BRIM_RT_API __attribute__((visibility("default")))
 
-/* Raised when this header changes so that programs must be compiled anew. */
+/** Raised when this header changes so that programs must be compiled anew. */
 #define BRIM_RT_ABI 1
-/* That of the library. */
+/** That of the library. */
 BRIM_RT_API int brim_rt_abi(void);
 
+/** How a call ended. */
 typedef enum brim_rt_code {
-  BRIM_RT_OK = 0,
+  BRIM_RT_OK = 0, /**< it did what it is for */
   BRIM_RT_INVALID_ARGUMENT =
-      1,                   /* a null pointer, a number out of range, a name that is not there */
-  BRIM_RT_FILE = 2,        /* the file cannot be opened or mapped */
-  BRIM_RT_DAMAGED = 3,     /* the file is no engine, is cut, or was altered */
-  BRIM_RT_VERSION = 4,     /* the file is of another version, or of another byte order */
-  BRIM_RT_UNSUPPORTED = 5, /* this runtime or CPU lacks an op or an instruction set */
-  BRIM_RT_NO_MEMORY = 6,   /* the allocator returned NULL */
-  BRIM_RT_NO_THREAD = 7,   /* the system starts no further thread */
-  BRIM_RT_CANCELLED = 8,   /* brim_rt_cancel() was called */
-  BRIM_RT_NOT_EQUAL = 9    /* brim_rt_verify(): an output is not what the file says */
+      1,                   /**< a null pointer, a number out of range, a name that is not there */
+  BRIM_RT_FILE = 2,        /**< the file cannot be opened or mapped */
+  BRIM_RT_DAMAGED = 3,     /**< the file is no engine, is cut, or was altered */
+  BRIM_RT_VERSION = 4,     /**< the file is of another version, or of another byte order */
+  BRIM_RT_UNSUPPORTED = 5, /**< this runtime or CPU lacks an op or an instruction set */
+  BRIM_RT_NO_MEMORY = 6,   /**< the allocator returned NULL */
+  BRIM_RT_NO_THREAD = 7,   /**< the system starts no further thread */
+  BRIM_RT_CANCELLED = 8,   /**< brim_rt_cancel() was called */
+  BRIM_RT_NOT_EQUAL = 9    /**< brim_rt_verify(): an output is not what the file says */
 } brim_rt_code;
 
+/** What went wrong. */
 typedef struct brim_rt_error {
-  brim_rt_code code;
-  char message[512]; /* one line: what, where, what to do */
+  brim_rt_code code; /**< what the call returned, too */
+  char message[512]; /**< one line: what, where, what to do */
 } brim_rt_error;
 
-typedef enum brim_rt_dtype { BRIM_RT_F32 = 0, BRIM_RT_I64 = 1, BRIM_RT_U8 = 2 } brim_rt_dtype;
+/** What elements are. */
+typedef enum brim_rt_dtype {
+  BRIM_RT_F32 = 0, /**< float */
+  BRIM_RT_I64 = 1, /**< int64_t */
+  BRIM_RT_U8 = 2   /**< uint8_t */
+} brim_rt_dtype;
 
+/** Axes of an input or output at most. */
 #define BRIM_RT_MAX_RANK 8
 
-/* An input or output. Elements lie row-major, images as (batch, channels, height, width). */
+/** An input or output. Elements lie row-major, images as (batch, channels, height, width). */
 typedef struct brim_rt_port {
-  const char* name;
-  brim_rt_dtype dtype;
-  int rank;
-  int64_t shape[BRIM_RT_MAX_RANK];
-  size_t bytes; /* of all elements */
+  const char* name;                /**< as the network's exporter called it */
+  brim_rt_dtype dtype;             /**< of its elements */
+  int rank;                        /**< axes */
+  int64_t shape[BRIM_RT_MAX_RANK]; /**< their sizes; the first is the batch */
+  size_t bytes;                    /**< of all elements */
 } brim_rt_port;
 
-/* Memory of models and sessions, but for the file, which is mapped. Called by open, create, close
+/** Memory of models and sessions, but for the file, which is mapped. Called by open, create, close
  * and verify, in the threads that call those; runs allocate nothing. */
 typedef struct brim_rt_allocator {
-  void* (*allocate)(void* user, size_t bytes, size_t alignment); /* NULL: no memory */
-  void (*release)(void* user, void* memory, size_t bytes);
-  void* user;
+  void* (*allocate)(void* user, size_t bytes, size_t alignment); /**< NULL: no memory */
+  void (*release)(void* user, void* memory, size_t bytes);       /**< as many as were allocated */
+  void* user;                                                    /**< given to both */
 } brim_rt_allocator;
 
-/* Threads that a program has. run() calls body(context, part) once for each part in [0, parts), on
+/** Threads that a program has. run() calls body(context, part) once for each part in [0, parts), on
  * any threads, and returns when all are done. */
 typedef struct brim_rt_threads {
-  int count; /* that work at the same time, the caller included */
+  int count; /**< that work at the same time, the caller included */
+  /** See above. */
   void (*run)(void* user, int64_t parts, void (*body)(void* context, int64_t part), void* context);
-  void* user;
+  void* user; /**< given to run() */
 } brim_rt_threads;
 
+/** An engine. */
 typedef struct brim_rt_model brim_rt_model;
-/* Of the process that made it: a child of fork() has none of its threads. */
+/** Of the process that made it: a child of fork() has none of its threads. */
 typedef struct brim_rt_session brim_rt_session;
 
-/* Maps an engine and checks it: nothing in it is trusted. While it is open nobody may write to the
+/** Maps an engine and checks it: nothing in it is trusted. While it is open nobody may write to the
  * file or cut it; to replace it is fine. `allocator` may be NULL. */
 BRIM_RT_API int brim_rt_open(const char* path, const brim_rt_allocator* allocator,
                              brim_rt_model** model, brim_rt_error* error);
-/* The same of a file in memory, which must stay there, aligned to 64 bytes. */
+/** The same of a file in memory, which must stay there, aligned to 64 bytes. */
 BRIM_RT_API int brim_rt_open_memory(const void* data, size_t bytes,
                                     const brim_rt_allocator* allocator, brim_rt_model** model,
                                     brim_rt_error* error);
-/* After its sessions are closed. NULL is allowed. */
+/** After its sessions are closed. NULL is allowed. */
 BRIM_RT_API void brim_rt_close(brim_rt_model* model);
 
-/* What of a model a session runs, and on what. Zeros are the defaults. */
+/** What of a model a session runs, and on what. Zeros are the defaults. */
 typedef struct brim_rt_session_options {
-  int64_t batch;   /* samples at once, one of brim_rt_batch(); 0: the first of them */
-  int own_threads; /* that the session starts, its caller included; 0: one for each core */
-  const brim_rt_threads* threads; /* instead of own ones */
-  const char* isa; /* "avx512", "avx2", "sse4", "baseline"; NULL: the best that the CPU has */
+  int64_t batch;   /**< samples at once, one of brim_rt_batch(); 0: the first of them */
+  int own_threads; /**< that the session starts, its caller included; 0: one for each core */
+  const brim_rt_threads* threads; /**< instead of own ones */
+  const char* isa; /**< "avx512", "avx2", "sse4", "baseline"; NULL: the best that the CPU has */
 } brim_rt_session_options;
 
-/* Takes all memory that runs need. `options` may be NULL. */
+/** Takes all memory that runs need. `options` may be NULL. */
 BRIM_RT_API int brim_rt_session_create(brim_rt_model* model, const brim_rt_session_options* options,
                                        brim_rt_session** session, brim_rt_error* error);
+/** Gives its memory back and ends its threads; not while it runs. NULL is allowed. */
 BRIM_RT_API void brim_rt_session_close(brim_rt_session* session);
 
-/* Computes. inputs[i]: the elements of input i; outputs[i]: room for those of output i. Aligned as
+/** Computes. inputs[i]: the elements of input i; outputs[i]: room for those of output i. Aligned as
  * their type wants it, and apart from each other. */
 BRIM_RT_API int brim_rt_run(brim_rt_session* session, const void* const* inputs,
                             void* const* outputs, brim_rt_error* error);
-/* From any thread: the run that is under way, or else the next one, ends with BRIM_RT_CANCELLED. */
+/** From any thread: the run that is under way, or else the next one, ends with BRIM_RT_CANCELLED.
+ */
 BRIM_RT_API void brim_rt_cancel(brim_rt_session* session);
 
-/* Runs the samples in the file and compares with the outputs beside them. `worst`, unless NULL:
+/** Runs the samples in the file and compares with the outputs beside them. `worst`, unless NULL:
  * the largest difference, as a share of the largest output. */
 BRIM_RT_API int brim_rt_verify(brim_rt_session* session, double* worst, brim_rt_error* error);
 
-/* Inputs and outputs of a session; NULL beyond the last. */
+/** An input of a session; NULL beyond the last. */
 BRIM_RT_API const brim_rt_port* brim_rt_input(const brim_rt_session* session, int index);
+/** An output of a session; NULL beyond the last. */
 BRIM_RT_API const brim_rt_port* brim_rt_output(const brim_rt_session* session, int index);
-/* Bytes that the session has allocated. */
+/** Bytes that the session has allocated. */
 BRIM_RT_API size_t brim_rt_memory(const brim_rt_session* session);
-/* The instruction set it runs on. */
+/** The instruction set it runs on. */
 BRIM_RT_API const char* brim_rt_isa(const brim_rt_session* session);
-/* Steps of a run, as "layer1.conv1: convolution": the module of the network, and what is computed;
+/** Steps of a run, as "layer1.conv1: convolution": the module of the network, and what is computed;
  * NULL beyond the last. */
 BRIM_RT_API const char* brim_rt_step(const brim_rt_session* session, int index);
 
-/* Sizes of batches that the model was made for; 0 beyond the last. */
+/** Sizes of batches that the model was made for; 0 beyond the last. */
 BRIM_RT_API int64_t brim_rt_batch(const brim_rt_model* model, int index);
-/* Names of classes; NULL beyond the last. */
+/** Names of classes; NULL beyond the last. */
 BRIM_RT_API const char* brim_rt_label(const brim_rt_model* model, int index);
-/* What the file says of itself, as "model", "mean"; NULL where it says nothing. */
+/** What the file says of itself, as "model", "mean"; NULL where it says nothing. */
 BRIM_RT_API const char* brim_rt_metadata(const brim_rt_model* model, const char* key);
 
 #ifdef __cplusplus

@@ -25,9 +25,10 @@ enum class ChannelCriterion : uint8_t {
 /// "magnitude" or "activations". Throws ValueError.
 ChannelCriterion parse_channel_criterion(std::string_view text);
 
+/// Of shrink_channels().
 struct ChannelOptions {
-  double sparsity = 0.5;  ///< of each layer's outputs
-  ChannelCriterion criterion = ChannelCriterion::activations;
+  double sparsity = 0.5;                                       ///< of each layer's outputs
+  ChannelCriterion criterion = ChannelCriterion::activations;  ///< what tells which channels go
   std::vector<std::string> dense = {};        ///< names of layers that keep their outputs
   std::map<std::string, double> layers = {};  ///< sparsities of layers that have their own
   /// Layers keep a multiple of so many outputs, which kernels are fast with, where they have twice
@@ -37,20 +38,23 @@ struct ChannelOptions {
 
 /// How many inputs and outputs modules have, by name: what a network is shrunk to.
 struct Channels {
-  std::map<std::string, int64_t> inputs, outputs;
+  std::map<std::string, int64_t> inputs;   ///< that a module takes
+  std::map<std::string, int64_t> outputs;  ///< that it makes
+  /// Whether all modules keep theirs.
   bool empty() const { return inputs.empty() && outputs.empty(); }
 };
 
 /// What became of a layer.
 struct ShrunkLayer {
-  std::string name;
+  std::string name;     ///< dotted
   Shape before, after;  ///< of its weight
   std::string why;      ///< it keeps its outputs
 };
 
+/// What became of a network.
 struct ShrunkNetwork {
-  std::vector<ShrunkLayer> layers;
-  Channels channels;  ///< of all modules that have changed
+  std::vector<ShrunkLayer> layers;  ///< in the order of its modules
+  Channels channels;                ///< of all modules that have changed
 };
 
 /// Leaves out channels of convolutions and linear layers, and what belongs to them in batch norm,

@@ -16,6 +16,7 @@
 
 namespace brim::deploy {
 
+/// Of save_engine().
 struct EngineOptions {
   /// Samples of a batch; a file may hold several, which share their weights.
   std::vector<int64_t> batches = {1};

@@ -27,9 +27,9 @@ struct ModuleSummary {
   /// Multiplications and additions of a forward pass; a kernel that declares none counts one for
   /// each element of its largest tensor.
   double flops = 0;
-  int64_t activation_bytes = 0;  ///< that the forward pass keeps for the backward pass
-  double own_flops = 0;
-  int64_t own_activation_bytes = 0;
+  int64_t activation_bytes = 0;      ///< that the forward pass keeps for the backward pass
+  double own_flops = 0;              ///< without those of modules in it
+  int64_t own_activation_bytes = 0;  ///< without those of modules in it
   std::vector<std::string> own_ops;  ///< kernels that it launches itself, each once, in order
 };
 
@@ -39,21 +39,25 @@ struct SummaryNode {
   std::vector<std::string> ops;  ///< the kernels, each once, in order
   Shape output;                  ///< of the last of them
   std::vector<int> inputs;  ///< earlier nodes that it reads of, rising; -1: the network's input
-  double flops = 0;
-  int64_t activation_bytes = 0;
+  double flops = 0;         ///< of a forward pass
+  int64_t activation_bytes = 0;  ///< kept for the backward pass
 };
 
+/// What summarize() found.
 struct NetworkSummary {
-  Shape input, output;
-  DType input_dtype = DType::f32;
+  Shape input;                         ///< with the batch
+  Shape output;                        ///< with the batch
+  DType input_dtype = DType::f32;      ///< of the input
   std::vector<ModuleSummary> modules;  ///< each before those in it; the network first
   std::vector<SummaryNode> nodes;      ///< in the order in which they compute
-  int64_t parameters = 0;
-  int64_t trained = 0;  ///< of these, that require gradients
-  int64_t parameter_bytes = 0, buffer_bytes = 0, input_bytes = 0;
-  double flops = 0;           ///< of a forward pass
-  double backward_flops = 0;  ///< of the gradients of all parameters; 0 where none is trained
-  int64_t activation_bytes = 0;
+  int64_t parameters = 0;              ///< numbers; shared ones count once
+  int64_t trained = 0;                 ///< of these, that require gradients
+  int64_t parameter_bytes = 0;         ///< of all parameters
+  int64_t buffer_bytes = 0;            ///< of all buffers
+  int64_t input_bytes = 0;             ///< of the input
+  double flops = 0;                    ///< of a forward pass
+  double backward_flops = 0;     ///< of the gradients of all parameters; 0 where none is trained
+  int64_t activation_bytes = 0;  ///< that the forward pass keeps for the backward pass
 };
 
 /// Records a forward and a backward pass over an input of x's shape, dtype and device, whose values
