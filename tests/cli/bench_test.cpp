@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/command/flops.h"
-#include "cli/run_brim.h"
+#include "cli/bench_command.h"
 #include "sanitized.h"
 
 namespace brim::tests {
@@ -22,21 +22,7 @@ using command::tutorial_flops;
 
 using nlohmann::json;
 
-class Bench : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (access(brim_path().c_str(), X_OK) != 0) GTEST_SKIP() << brim_path() << " is not built";
-  }
-  /// Fails with `words` in the one line on stderr.
-  static void fails(const std::vector<std::string>& args, int code, const std::string& words,
-                    const std::string& before = "") {
-    const Ran ran = run_brim(args, before);
-    EXPECT_EQ(ran.code, code) << ran.err;
-    EXPECT_NE(ran.err.find(words), std::string::npos) << ran.err;
-    EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
-  }
-  TemporaryFolder folder;
-};
+using Bench = BenchCommand;
 
 /// Every case, some steps of each, is tried by hand and in `brim bench compare`; here the quick
 /// ones.

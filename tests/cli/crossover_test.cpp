@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "cli/run_brim.h"
+#include "cli/bench_command.h"
 
 namespace brim::tests {
 namespace {
@@ -15,11 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-class Crossover : public ::testing::Test {
+class Crossover : public BenchCommand {
  protected:
-  void SetUp() override {
-    if (access(brim_path().c_str(), X_OK) != 0) GTEST_SKIP() << brim_path() << " is not built";
-  }
   static Ran crossover(const std::vector<std::string>& more,
                        const std::string& before = "export CUDA_VISIBLE_DEVICES=; ",
                        const std::string& widths = "6,12", const std::string& batches = "4,16") {
