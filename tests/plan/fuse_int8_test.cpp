@@ -44,10 +44,8 @@ int count_of(const std::string& explain, const std::string& kernel) {
   return count;
 }
 
-/// In integers, with statistics of its own; what eager and compiled passes make, and the plan.
-void expect_fused(nn::Module& net, const Tensor& x, int fused, int alone) {
-  net.train();
-  for (int i = 0; i < 3; ++i) (void)net(randn(x.shape()) * 2 + 0.5);
+/// The plan of the network in integers, whose compiled passes make what eager ones do.
+std::string plan_in_integers(nn::Module& net, const Tensor& x) {
   net.eval();
   const NoGrad scope;
   compress::quantize(net, [&] { (void)net(x); }, {.only_faster = false});
@@ -55,7 +53,14 @@ void expect_fused(nn::Module& net, const Tensor& x, int fused, int alone) {
   const std::vector<float> eager = net(x).to_vector<float>();
   EXPECT_EQ(forward(x).to_vector<float>(), eager);
   EXPECT_EQ(forward(x).to_vector<float>(), eager);
-  const std::string explain = forward.explain();
+  return forward.explain();
+}
+
+/// With statistics of its own.
+void expect_fused(nn::Module& net, const Tensor& x, int fused, int alone) {
+  net.train();
+  for (int i = 0; i < 3; ++i) (void)net(randn(x.shape()) * 2 + 0.5);
+  const std::string explain = plan_in_integers(net, x);
   EXPECT_EQ(count_of(explain, "int8_conv2d_epilogue"), fused) << explain;
   EXPECT_EQ(count_of(explain, "int8_conv2d"), alone) << explain;
 }
@@ -93,14 +98,7 @@ TEST(FuseInt8, ReluWithoutANorm) {
 void expect_joined(nn::Module& net, const Tensor& x, const std::string& kernel, int launches,
                    int left) {
   SCOPED_TRACE(kernel);
-  net.eval();
-  const NoGrad scope;
-  compress::quantize(net, [&] { (void)net(x); }, {.only_faster = false});
-  auto forward = compile([&](const Tensor& in) { return net(in); });
-  const std::vector<float> eager = net(x).to_vector<float>();
-  EXPECT_EQ(forward(x).to_vector<float>(), eager);
-  EXPECT_EQ(forward(x).to_vector<float>(), eager);
-  const std::string explain = forward.explain();
+  const std::string explain = plan_in_integers(net, x);
   EXPECT_EQ(count_of(explain, kernel), launches) << explain;
   EXPECT_EQ(count_of(explain, "relu") + count_of(explain, "quantize"), left) << explain;
 }
