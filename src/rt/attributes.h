@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "rt/format.h"
 
 namespace brim::rt {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// x: (n, h, w, c), y: (n, oh, ow, o), both known from the operands. Linear layers are convolutions
 /// of images of one pixel.
@@ -17,16 +20,18 @@ namespace brim::rt {
 /// then a bias in as many numbers as the panels have outputs (depthwise: c), then, where there is
 /// one, a residual of y's shape that is added before the bounds.
 struct ConvolutionAttributes {
-  int64_t kernel_h, kernel_w, stride_h, stride_w, top, left, dilation_h, dilation_w, groups;
-  double low, high;  ///< bounds of outputs: a ReLU has 0 and infinity
+  int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, top = 0, left = 0;
+  int64_t dilation_h = 1, dilation_w = 1, groups = 1;
+  double low = -kInfinity, high = kInfinity;  ///< bounds of outputs: a ReLU has 0 and infinity
 };
 
 /// x: (n, h, w, c), y: (n, oh, ow, c). Averages divide by the elements of the image in a window,
 /// or, with count_padding, by all that it covers, but for what lies beyond padding of as many rows
 /// and columns behind the image as before it.
 struct PoolAttributes {
-  int64_t kernel_h, kernel_w, stride_h, stride_w, top, left, dilation_h, dilation_w;
-  int64_t count_padding;
+  int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, top = 0, left = 0;
+  int64_t dilation_h = 1, dilation_w = 1;
+  int64_t count_padding = 0;
 };
 
 enum class UnaryFormula : int64_t {
@@ -58,7 +63,7 @@ inline constexpr int64_t kBinaryFormulas = 6;
 /// Operands broadcast as in NumPy.
 struct BinaryAttributes {
   BinaryFormula formula;
-  double low, high;
+  double low = -kInfinity, high = kInfinity;
 };
 
 /// Along the last axis.
@@ -75,11 +80,6 @@ struct LayerNormAttributes {
 struct CopyAttributes {
   int64_t sizes[kMaxRank], strides_x[kMaxRank], strides_y[kMaxRank];
   int64_t begin_x, begin_y;
-};
-
-/// a: (.., m, k), b: (.., k, n), y: (.., m, n); leading axes broadcast.
-struct MatmulAttributes {
-  int64_t reserved;
 };
 
 /// y[i, j, k] = x[i, index[j], k]: x (outer, size, inner), index any number of i64.

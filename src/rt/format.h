@@ -100,7 +100,7 @@ enum class OpCode : uint32_t {
   softmax = 8,
   layer_norm = 9,
   copy = 10,
-  matmul = 11,
+  matmul = 11,  ///< a: (.., m, k), b: (.., k, n), y: (.., m, n); leading axes broadcast
   gather = 12,
 };
 

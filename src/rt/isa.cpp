@@ -1,3 +1,4 @@
+// Which instruction sets the kernels were compiled for, and which of them the CPU has.
 #include "rt/isa.h"
 
 #include <cstring>

@@ -1,3 +1,5 @@
+// Files as models: mapped, and their header and tables checked. What steps do with the tables is
+// checked where a session is made of them.
 #include "rt/model.h"
 
 #include <fcntl.h>
@@ -13,10 +15,6 @@
 
 namespace brim::rt {
 namespace {
-
-int damaged(const Failure& fail, const char* what) {
-  return fail(BRIM_RT_DAMAGED, "the engine is damaged: %s; write it anew with brim export", what);
-}
 
 bool is_text(const brim_rt_model& model, uint32_t at) { return at < model.header().text.count; }
 
@@ -95,13 +93,13 @@ bool is_whole(const brim_rt_allocator* allocator) {
 int make_model(const void* data, size_t bytes, bool is_mapped, const brim_rt_allocator* allocator,
                brim_rt_model** model, const Failure& fail) {
   const Memory memory(allocator);
-  void* const room = memory.take(sizeof(brim_rt_model));
-  if (!room) {
+  void* const block = memory.take(sizeof(brim_rt_model));
+  if (!block) {
     if (is_mapped) munmap(const_cast<void*>(data), bytes);
     return fail(BRIM_RT_NO_MEMORY, "no memory for a model");
   }
   auto* const made =
-      new (room) brim_rt_model{memory, static_cast<const char*>(data), bytes, is_mapped};
+      new (block) brim_rt_model{memory, static_cast<const char*>(data), bytes, is_mapped};
   if (const int code = brim::rt::check_model(*made, fail)) {
     brim_rt_close(made);
     return code;

@@ -27,6 +27,11 @@ struct brim_rt_model {
 
 namespace brim::rt {
 
+/// For what a file holds that none holds which brim wrote.
+inline int damaged(const Failure& fail, const char* what) {
+  return fail(BRIM_RT_DAMAGED, "the engine is damaged: %s; write it anew with brim export", what);
+}
+
 /// Whether `range` lies in the file, as records of T.
 template <class T>
 bool is_in_file(const brim_rt_model& model, const Range& range) {

@@ -56,7 +56,7 @@ struct Step {
   template <class T>
   T attributes() const {
     T a;
-    std::memcpy(&a, words, sizeof(T));
+    std::memcpy(static_cast<void*>(&a), words, sizeof(T));
     return a;
   }
   template <class T>
@@ -81,6 +81,8 @@ struct Op {
   int (*run)(const Step& step, const Run& run, const Failure& fail);
 };
 
+/// Those of this runtime (ops.cpp); null behind the last.
+extern const Op* const kOps[];
 /// Null where this runtime has none.
 const Op* find_op(uint32_t code);
 

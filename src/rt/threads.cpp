@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <new>
@@ -24,7 +25,7 @@ class OwnThreads {
     pthread_cond_broadcast(&work_);
     pthread_mutex_unlock(&mutex_);
     for (int i = 0; i < started_; ++i) pthread_join(threads_[i], nullptr);
-    memory_.give_back(threads_, room());
+    memory_.give_back(threads_, handle_bytes());
     pthread_cond_destroy(&work_);
     pthread_mutex_destroy(&mutex_);
   }
@@ -33,7 +34,7 @@ class OwnThreads {
 
   int start(int count) {
     wanted_ = count - 1;
-    threads_ = static_cast<pthread_t*>(memory_.take(room()));
+    threads_ = static_cast<pthread_t*>(memory_.take(handle_bytes()));
     if (!threads_) return BRIM_RT_NO_MEMORY;
     const auto loop = [](void* self) -> void* {
       static_cast<OwnThreads*>(self)->work_until_stopped();
@@ -49,7 +50,9 @@ class OwnThreads {
   }
 
  private:
-  size_t room() const { return static_cast<size_t>(wanted_ > 0 ? wanted_ : 1) * sizeof(pthread_t); }
+  size_t handle_bytes() const {
+    return static_cast<size_t>(wanted_ > 0 ? wanted_ : 1) * sizeof(pthread_t);
+  }
 
   void run(int64_t parts, void (*body)(void*, int64_t), void* context) {
     // Threads that still look for parts of the last job find that there are none.
@@ -135,12 +138,19 @@ class OwnThreads {
   int64_t parts_ = 0;
 };
 
+int core_count() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  const long count = sysconf(_SC_NPROCESSORS_ONLN);
+  return count < 1 ? 1 : count < kMaxThreads ? static_cast<int>(count) : kMaxThreads;
+}
+
 int Threads::start(int count, const Memory& memory) {
   if (count <= 1) return BRIM_RT_OK;
   memory_ = memory;
-  void* const room = memory.take(sizeof(OwnThreads));
-  if (!room) return BRIM_RT_NO_MEMORY;
-  own_ = new (room) OwnThreads(memory);
+  void* const block = memory.take(sizeof(OwnThreads));
+  if (!block) return BRIM_RT_NO_MEMORY;
+  own_ = new (block) OwnThreads(memory);
   if (const int code = own_->start(count)) {
     stop();
     return code;

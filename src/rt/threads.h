@@ -37,7 +37,9 @@ class Threads {
   Memory memory_;
 };
 
-/// Those that this process may run on.
+inline constexpr int kMaxThreads = 1024;  ///< of a session
+
+/// Those that this process may run on, or kMaxThreads where there are more.
 int core_count();
 
 /// Calls body(part, begin, end) on parts that cover [0, n), as many as there are threads at most,

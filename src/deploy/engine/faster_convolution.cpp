@@ -1,3 +1,4 @@
+// Both kernels over the same data in turns, with the network's other weights read in between.
 #include "deploy/engine/faster_convolution.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Tables one after the other, then the samples, the weights, and the text that all name.
 #include "deploy/engine/file.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Values and their layouts, the table of operators, outputs, and the arena.
 #include "deploy/engine/lowering.h"
 
 #include <fmt/ranges.h>

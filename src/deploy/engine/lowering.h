@@ -46,7 +46,11 @@ class Lowering {
   void step(rt::OpCode op, std::vector<uint32_t> inputs, uint32_t output, const Attributes& a) {
     std::vector<int64_t> words(sizeof(Attributes) / sizeof(int64_t));
     std::memcpy(words.data(), &a, sizeof(Attributes));
-    program_.steps.push_back({op, module_, std::move(inputs), {output}, std::move(words)});
+    step(op, std::move(inputs), output);
+    program_.steps.back().words = std::move(words);
+  }
+  void step(rt::OpCode op, std::vector<uint32_t> inputs, uint32_t output) {
+    program_.steps.push_back({op, module_, std::move(inputs), {output}, {}});
   }
   /// y = x permuted: y's axis i is x's axis order[i].
   uint32_t transposed(uint32_t x, const std::vector<int>& order);

@@ -1,3 +1,4 @@
+// An ONNX graph with names as a network with numbers.
 #include "deploy/engine/network.h"
 
 #include <unordered_map>

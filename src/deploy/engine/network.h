@@ -2,7 +2,6 @@
 // fewer.
 #pragma once
 
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +10,7 @@
 #include <brim/core/tensor.h>
 
 #include "deploy/onnx/graph.h"
+#include "rt/attributes.h"
 
 namespace brim::deploy {
 
@@ -27,13 +27,9 @@ struct EngineNode {
   std::vector<Attribute> attributes;
   // What passes have joined to it.
   int residual = -1;  ///< added to the result of a convolution or product
-  double low = -std::numeric_limits<double>::infinity();
-  double high = std::numeric_limits<double>::infinity();
+  double low = -rt::kInfinity, high = rt::kInfinity;  ///< bounds of the result
 
-  bool is_bounded() const {
-    constexpr double kAll = std::numeric_limits<double>::infinity();
-    return low != -kAll || high != kAll;
-  }
+  bool is_bounded() const { return low != -rt::kInfinity || high != rt::kInfinity; }
   bool has(size_t input) const { return input < inputs.size() && inputs[input] >= 0; }
   /// An attribute, or `otherwise` where it is left out.
   template <class T>

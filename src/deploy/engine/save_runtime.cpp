@@ -115,12 +115,7 @@ std::string table_of(const std::vector<std::string>& ops) {
 
 namespace brim::rt {{
 
-const Op* find_op(uint32_t code) {{
-  static constexpr const Op* kOps[] = {{{}}};
-  for (const Op* op : kOps)
-    if (static_cast<uint32_t>(op->code) == code) return op;
-  return nullptr;
-}}
+const Op* const kOps[] = {{{}, nullptr}};
 
 }}  // namespace brim::rt
 )",
@@ -169,9 +164,10 @@ void save_runtime(const std::string& sources, const std::string& folder,
                   const RuntimeOptions& options) {
   (void)flags_of(options.target);
   std::vector<std::string> ops;
-  std::set<std::string> files = {"src/rt/isa.cpp",     "src/rt/model.cpp",   "src/rt/session.cpp",
-                                 "src/rt/threads.cpp", "src/rt/verify.cpp",  "src/core/hash.cpp",
-                                 "include/brim_rt.h",  "include/brim_rt.hpp"};
+  std::set<std::string> files = {
+      "src/rt/isa.cpp",    "src/rt/model.cpp",   "src/rt/session.cpp", "src/rt/create_session.cpp",
+      "src/rt/step.cpp",   "src/rt/threads.cpp", "src/rt/verify.cpp",  "src/core/hash.cpp",
+      "include/brim_rt.h", "include/brim_rt.hpp"};
   for (const std::string& name : options.kernels) {
     const auto kernel =
         std::ranges::find_if(kernels(), [&](const Kernel& k) { return name == k.name; });

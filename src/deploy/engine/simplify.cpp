@@ -1,3 +1,5 @@
+// Passes over a network: each looks for a node that one before it can do as well, joins it there,
+// and leaves what no output needs to the next clean-up.
 #include <algorithm>
 #include <cmath>
 
@@ -198,7 +200,7 @@ class Simplifier {
 
   /// Relu and Clip are bounds of what comes before them.
   bool join_bounds(EngineNode& node) {
-    double low = 0, high = std::numeric_limits<double>::infinity();
+    double low = 0, high = rt::kInfinity;
     if (node.op == "Clip") {
       low = -high;
       for (const size_t i : {size_t{1}, size_t{2}}) {

@@ -1,3 +1,4 @@
+// Orders of weights, element by element: this is done once.
 #include "deploy/engine/weight_layout.h"
 
 #include <array>

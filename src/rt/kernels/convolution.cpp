@@ -64,8 +64,8 @@ void gather(const Convolution& k, int64_t group, int64_t begin, int64_t end, flo
   }
 }
 
-/// Products of `rows` rows and P panels from `panel` on, for the pixels from `first` on. `sums` has
-/// room for the rows' sums.
+/// Products of `rows` rows and P panels from `panel` on, for the pixels from `first` on. `sums`
+/// holds the rows' sums.
 template <int P>
 void product(const Convolution& k, int64_t group, int64_t panel, int64_t first, int64_t rows,
              Left x, float* sums) {
@@ -106,11 +106,11 @@ void products(const Convolution& k, int64_t group, int64_t begin, int64_t end, i
   for (; q < end; ++q) product<1>(k, group, q, first, rows, x, sums);
 }
 
-/// The rows of a block: gathered in `room`, or x itself.
-Left rows_of(const Convolution& k, int64_t group, int64_t first, int64_t last, float* room) {
+/// The rows of a block: gathered in `scratch`, or x itself.
+Left rows_of(const Convolution& k, int64_t group, int64_t first, int64_t last, float* scratch) {
   if (k.is_product()) return {k.x + first * k.c + group * k.inputs(), k.c};
-  gather(k, group, first, last, room);
-  return {room, k.depth()};
+  gather(k, group, first, last, scratch);
+  return {scratch, k.depth()};
 }
 
 /// Where the results of the columns from `column` on of a row go.
@@ -130,12 +130,7 @@ void row_products(const Convolution& k, int64_t row, int64_t panel) {
   const ConvolutionAttributes& a = k.a;
   const int64_t image = row / k.oh, depth = k.depth(), segment = a.kernel_w * k.c;
   const int64_t top = row % k.oh * a.stride_h - a.top;
-  const int64_t first =
-      top >= 0 ? 0 : std::min(a.kernel_h, (-top + a.dilation_h - 1) / a.dilation_h);
-  const int64_t last =
-      top >= k.h
-          ? first
-          : std::max(first, std::min(a.kernel_h, (k.h - top + a.dilation_h - 1) / a.dilation_h));
+  const Taps rows(top, k.h, a.kernel_h, a.dilation_h);
   const float* const weights = k.weights + panel * depth * kPanel;
   const float* const bias = k.bias ? k.bias + panel * kPanel : nullptr;
   const float* const x = k.x + (image * k.h + top) * k.w * k.c;
@@ -144,9 +139,9 @@ void row_products(const Convolution& k, int64_t row, int64_t panel) {
   const auto tiles = [&](auto count, int64_t column, int64_t low, int64_t high) HWY_ATTR {
     Tile<decltype(count)::value, P, Panel> tile;
     tile.load(bias, 0);
-    const float* from = x + (column * a.stride_w - a.left + low) * k.c + first * line;
-    const float* w = weights + (first * segment + low * k.c) * kPanel;
-    for (int64_t ky = first; ky < last; ++ky, from += line, w += segment * kPanel)
+    const float* from = x + (column * a.stride_w - a.left + low) * k.c + rows.first * line;
+    const float* w = weights + (rows.first * segment + low * k.c) * kPanel;
+    for (int64_t ky = rows.first; ky < rows.last; ++ky, from += line, w += segment * kPanel)
       tile.add_products((high - low) * k.c, {from, a.stride_w * k.c}, {w, depth * kPanel});
     tile.finish(finish_of(k, row, column, panel));
   };
@@ -158,7 +153,7 @@ void row_products(const Convolution& k, int64_t row, int64_t panel) {
             std::clamp<int64_t>(k.w - left, low, a.kernel_w));
     }
   };
-  const InnerColumns inner(k);
+  const InnerOutputs inner = k.inner_columns();
   border(0, inner.begin);
   for_row_tiles(inner.end - inner.begin, [&](auto count, int64_t at) HWY_ATTR {
     tiles(count, inner.begin + at, 0, a.kernel_w);
@@ -203,9 +198,9 @@ void run_convolution(const Convolution& k, const ConvolutionPlan& plan, const Th
     return;
   }
   const int64_t blocks = (k.pixels() + plan.block - 1) / plan.block;
-  const int64_t room = plan.sums + (k.is_product() ? 0 : plan.block * k.depth());
+  const int64_t each = plan.sums + (k.is_product() ? 0 : plan.block * k.depth());
   parallel_parts(threads, blocks, plan.grain, [&](int64_t part, int64_t begin, int64_t end) {
-    float *const sums = scratch + part * room, *const gathered = sums + plan.sums;
+    float *const sums = scratch + part * each, *const gathered = sums + plan.sums;
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = b * plan.block, last = std::min(first + plan.block, k.pixels());
       for (int64_t group = 0; group < k.a.groups; ++group)

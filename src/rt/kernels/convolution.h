@@ -6,6 +6,7 @@
 
 #include "rt/attributes.h"
 #include "rt/isa.h"
+#include "rt/kernels/windows.h"
 #include "rt/threads.h"
 
 namespace brim::rt {
@@ -25,6 +26,8 @@ struct Convolution {
   int64_t inputs() const { return c / a.groups; }
   int64_t outputs() const { return o / a.groups; }
   int64_t depth() const { return a.kernel_h * a.kernel_w * inputs(); }
+  /// Columns whose windows lie in the image from left to right.
+  InnerOutputs inner_columns() const { return {w, ow, a.kernel_w, a.stride_w, a.left}; }
   /// Whether a pixel of y reads the same pixel of x and no other.
   bool is_product() const {
     return a.kernel_h == 1 && a.kernel_w == 1 && a.stride_h == 1 && a.stride_w == 1 && a.top == 0 &&
@@ -33,26 +36,12 @@ struct Convolution {
   int64_t work() const { return pixels() * o * depth(); }
 };
 
-/// The outputs of a row whose windows lie in the image from left to right.
-struct InnerColumns {
-  int64_t begin, end;
-  explicit InnerColumns(const Convolution& k) {
-    const ConvolutionAttributes& a = k.a;
-    const int64_t last = k.w - a.kernel_w + a.left;  // where the last window begins
-    begin = (a.left + a.stride_w - 1) / a.stride_w;
-    begin = begin < k.ow ? begin : k.ow;
-    end = last < 0 ? begin : last / a.stride_w + 1;
-    end = end < k.ow ? end : k.ow;
-    end = end > begin ? end : begin;
-  }
-};
-
 /// How a convolution is cut: threads take rows of outputs; or blocks of pixels with all panels, or,
 /// where there are too few of them, panels with all blocks. Counted in numbers.
 struct ConvolutionPlan {
   bool by_rows, by_panels;
   int64_t block, grain, gather_grain;
-  int64_t sums;     ///< room for those of a block, once for each thread
+  int64_t sums;     ///< of a block, for each thread
   int64_t scratch;  ///< all
 
   ConvolutionPlan(const Convolution& k, int threads) {
@@ -89,7 +78,7 @@ struct ConvolutionPlan {
   static bool reads_rows(const Convolution& k) {
     if (k.a.groups != 1 || k.a.dilation_w != 1 || k.is_product()) return false;
     constexpr int64_t kTile = 6;
-    const InnerColumns inner(k);
+    const InnerOutputs inner = k.inner_columns();
     const int64_t columns = inner.end - inner.begin, tiles = (columns + kTile - 1) / kTile;
     const int64_t single = k.ow - columns;
     return columns > 0 && 4 * (tiles * kTile + 3 * single) <= 5 * k.ow + 8;
@@ -104,7 +93,7 @@ void convolve(Isa isa, const Convolution& conv, const Threads& threads, float* s
 struct WinogradPlan {
   int64_t tiles, block, blocks;
   int64_t v_step, m_step;  ///< from point to point
-  int64_t room;            ///< numbers for each thread
+  int64_t scratch;         ///< numbers, for each thread
 
   WinogradPlan(const Convolution& k, int threads) {
     constexpr int64_t kPoints = 36, kBlock = 36, kWidest = 4 * kPanel;
@@ -116,7 +105,7 @@ struct WinogradPlan {
     blocks = (tiles + block - 1) / block;
     v_step = block * k.c + kPad;
     m_step = block * kWidest + kPad;
-    room = kPoints * (v_step + m_step);
+    scratch = kPoints * (v_step + m_step);
   }
 };
 

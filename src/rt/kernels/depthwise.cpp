@@ -14,16 +14,6 @@ HWY_BEFORE_NAMESPACE();
 namespace brim::rt::HWY_NAMESPACE {
 namespace {
 
-/// The taps of one axis that lie in the image: [first, last).
-struct Taps {
-  int64_t first, last;
-  Taps(int64_t at, int64_t size, int64_t kernel, int64_t dilation)
-      : first(at >= 0 ? 0 : std::min(kernel, (-at + dilation - 1) / dilation)),
-        last(at >= size
-                 ? first
-                 : std::max(first, std::min(kernel, (size - at + dilation - 1) / dilation))) {}
-};
-
 /// One vector of channels of one pixel; with kPart only the first `count`.
 template <bool kPart>
 HWY_INLINE void pixel(const Convolution& k, const float* line, const Taps& rows,
@@ -80,13 +70,8 @@ void depthwise_row(const Convolution& k, int64_t image, int64_t row) {
                         a.dilation_w == 1 && rows.first == 0 && rows.last == 3 &&
                         (a.stride_w == 1 || a.stride_w == 2);
   // Columns whose windows need no look at the borders.
-  int64_t begin = k.ow, end = k.ow;
-  if (is_plain) {
-    begin = std::min(k.ow, (a.left + a.stride_w - 1) / a.stride_w);
-    end = k.w - 3 + a.left < 0
-              ? begin
-              : std::max(begin, std::min(k.ow, (k.w - 3 + a.left) / a.stride_w + 1));
-  }
+  const InnerOutputs inner = k.inner_columns();
+  const int64_t begin = is_plain ? inner.begin : k.ow, end = is_plain ? inner.end : k.ow;
   const auto border = [&](int64_t from, int64_t to, int64_t c, int64_t count) HWY_ATTR {
     for (int64_t column = from; column < to; ++column) {
       const int64_t left = column * a.stride_w - a.left;

@@ -1,3 +1,5 @@
+// Loops over formulas, which the compiler vectorises for each instruction set. Sums of rows are
+// added up in lanes of a fixed number, so that they are the same on every CPU.
 #include "rt/kernels/elementwise.h"
 
 #undef HWY_TARGET_INCLUDE

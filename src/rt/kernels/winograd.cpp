@@ -115,7 +115,7 @@ void run_winograd(const Convolution& k, const WinogradPlan& plan, const Threads&
   const Tiles tiles(k);
   const int64_t panels = panels_of(k.o);
   parallel_parts(threads, plan.blocks, 1, [&](int64_t part, int64_t begin, int64_t end) {
-    float *const v = scratch + part * plan.room, *const m = v + wino::kPoints * plan.v_step;
+    float *const v = scratch + part * plan.scratch, *const m = v + wino::kPoints * plan.v_step;
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = b * plan.block, last = std::min(first + plan.block, plan.tiles);
       tiles.transform(first, last, v, plan.v_step);
@@ -142,7 +142,7 @@ namespace brim::rt {
 BRIM_RT_ISA_TABLE(run_winograd);
 
 size_t winograd_scratch(const Convolution& conv, int threads) {
-  return static_cast<size_t>(WinogradPlan(conv, threads).room * threads) * sizeof(float);
+  return static_cast<size_t>(WinogradPlan(conv, threads).scratch * threads) * sizeof(float);
 }
 
 void convolve_winograd(Isa isa, const Convolution& conv, const Threads& threads, float* scratch) {

@@ -1,17 +1,15 @@
+// Convolutions: that the file's weights are as many as the kernels read, and whom they go to.
 #include "rt/kernels/convolution.h"
 
 #include <initializer_list>
 
+#include "rt/ops/windows.h"
 #include "rt/step.h"
 
 namespace brim::rt {
 namespace {
 
-/// Sizes of windows are below it, so that no product of two of them overflows.
-constexpr int64_t kMaxWindow = int64_t{1} << 20;
 constexpr int64_t kMaxGathered = int64_t{1} << 44;
-
-bool is_between(int64_t x, int64_t low, int64_t high) { return x >= low && x <= high; }
 
 Convolution convolution_of(const Step& s) {
   const Operand &x = s.in(0), &y = s.out(0);
@@ -32,7 +30,7 @@ Convolution convolution_of(const Step& s) {
 
 /// x, weights, bias, maybe a residual, and y; sizes of windows.
 bool has_operands(const Step& s) {
-  if (!s.has_attributes<ConvolutionAttributes>() || !is_between(s.inputs, 3, 4) || s.outputs != 1)
+  if (!s.has_attributes<ConvolutionAttributes>() || s.inputs < 3 || s.inputs > 4 || s.outputs != 1)
     return false;
   const Operand &x = s.in(0), &y = s.out(0);
   for (int i = 1; i < 3; ++i)
@@ -45,16 +43,16 @@ bool has_operands(const Step& s) {
       if (residual.dims[i] != y.dims[i]) return false;
   }
   const auto a = s.attributes<ConvolutionAttributes>();
-  for (const int64_t size :
-       {a.kernel_h, a.kernel_w, a.stride_h, a.stride_w, a.dilation_h, a.dilation_w, a.groups})
-    if (!is_between(size, 1, kMaxWindow)) return false;
+  if (!are_windows(
+          {a.kernel_h, a.kernel_w, a.stride_h, a.stride_w, a.dilation_h, a.dilation_w, a.groups},
+          {a.top, a.left}))
+    return false;
   // What is computed of rows and columns before it is seen that they lie outside of x.
   int64_t reach;
   for (const int64_t size : {y.dims[1] * a.stride_h + a.kernel_h * a.dilation_h,
                              y.dims[2] * a.stride_w + a.kernel_w * a.dilation_w})
     if (__builtin_mul_overflow(size, x.dims[2] * x.dims[3], &reach)) return false;
-  return is_between(a.top, 0, kMaxWindow) && is_between(a.left, 0, kMaxWindow) && x.dims[3] > 0 &&
-         x.dims[3] % a.groups == 0 && y.dims[3] % a.groups == 0;
+  return x.dims[3] > 0 && x.dims[3] % a.groups == 0 && y.dims[3] % a.groups == 0;
 }
 
 bool is_product_of(int64_t count, std::initializer_list<int64_t> factors) {

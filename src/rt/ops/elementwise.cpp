@@ -1,3 +1,4 @@
+// What is computed of one element, or of one row, at a time.
 #include "rt/kernels/elementwise.h"
 
 #include "rt/step.h"

@@ -1,13 +1,11 @@
+// Pooling of nhwc images.
 #include "rt/kernels/pool.h"
 
-#include <initializer_list>
-
+#include "rt/ops/windows.h"
 #include "rt/step.h"
 
 namespace brim::rt {
 namespace {
-
-constexpr int64_t kMaxWindow = int64_t{1} << 20;
 
 int check_pool(const Step& s, const Failure& fail) {
   if (!s.has_attributes<PoolAttributes>() || s.inputs != 1 || s.outputs != 1)
@@ -16,12 +14,10 @@ int check_pool(const Step& s, const Failure& fail) {
   if (!x.is_f32(4) || !y.is_f32(4) || x.dims[0] != y.dims[0] || x.dims[3] != y.dims[3])
     return does_not_fit(s, fail);
   const auto a = s.attributes<PoolAttributes>();
-  for (const int64_t size :
-       {a.kernel_h, a.kernel_w, a.stride_h, a.stride_w, a.dilation_h, a.dilation_w})
-    if (size < 1 || size > kMaxWindow) return does_not_fit(s, fail);
-  for (const int64_t padding : {a.top, a.left})
-    if (padding < 0 || padding > kMaxWindow) return does_not_fit(s, fail);
-  return BRIM_RT_OK;
+  const bool fits =
+      are_windows({a.kernel_h, a.kernel_w, a.stride_h, a.stride_w, a.dilation_h, a.dilation_w},
+                  {a.top, a.left});
+  return fits ? BRIM_RT_OK : does_not_fit(s, fail);
 }
 
 Pooling pooling_of(const Step& s) {

@@ -9,7 +9,7 @@ namespace {
 using rt::BinaryFormula;
 using rt::UnaryFormula;
 
-constexpr double kAll = std::numeric_limits<double>::infinity();
+using rt::kInfinity;
 
 const Shape& output_shape(const Lowering& to, const EngineNode& node) {
   return to.network.values[static_cast<size_t>(node.outputs[0])].shape;
@@ -37,7 +37,7 @@ void unary(Lowering& to, const EngineNode& node) {
 }
 
 void relu(Lowering& to, const EngineNode& node) {
-  unary_step(to, node, UnaryFormula::clip, 0, kAll);
+  unary_step(to, node, UnaryFormula::clip, 0, kInfinity);
 }
 
 void clip(Lowering& to, const EngineNode& node) {
@@ -47,7 +47,7 @@ void clip(Lowering& to, const EngineNode& node) {
     BRIM_CHECK(number, NotImplemented, "bounds that are computed");
     return *number;
   };
-  unary_step(to, node, UnaryFormula::clip, bound(1, -kAll), bound(2, kAll));
+  unary_step(to, node, UnaryFormula::clip, bound(1, -kInfinity), bound(2, kInfinity));
 }
 
 void leaky_relu(Lowering& to, const EngineNode& node) {
@@ -69,8 +69,11 @@ uint32_t image_operand(Lowering& to, int id) {
   // (c, 1, 1), (h, w), (w)
   Shape whole = v.shape;
   while (whole.rank() < 4) whole.insert(0, 1);
-  const uint32_t x = to.view(to.plain(id), dims_of(whole));
-  return to.transposed(x, {0, 2, 3, 1});
+  if (v.constant.defined()) {
+    const Tensor x = v.constant.reshape(whole).permute({0, 2, 3, 1});
+    return to.constant(x, dims_of(x.shape()));
+  }
+  return to.transposed(to.view(to.plain(id), dims_of(whole)), {0, 2, 3, 1});
 }
 
 void binary_step(Lowering& to, const EngineNode& node, BinaryFormula formula, int a_id, int b_id) {
@@ -90,22 +93,21 @@ void binary(Lowering& to, const EngineNode& node) {
   binary_step(to, node, formula, node.inputs[0], node.inputs[1]);
 }
 
-/// A constant mask, and -infinity where it is false, as of attention: the smaller of x and 0 times
-/// infinity.
+/// A constant mask, and -infinity where it is false, as of attention: the smaller of x and a bound,
+/// which is infinity where the mask is true.
 void where(Lowering& to, const EngineNode& node) {
   const std::optional<double> otherwise = to.network.number(node, 2);
-  BRIM_CHECK(to.network.is_constant(node, 0) && otherwise == -kAll, NotImplemented,
+  BRIM_CHECK(to.network.is_constant(node, 0) && otherwise == -kInfinity, NotImplemented,
              "other choices than between x and -infinity by a constant mask");
   const Tensor mask = to.network.constant(node, 0);
   std::vector<float> bounds;
   for (const uint8_t visible : mask.to(DType::u8).to_vector<uint8_t>())
-    bounds.push_back(visible ? std::numeric_limits<float>::infinity()
-                             : -std::numeric_limits<float>::infinity());
+    bounds.push_back(static_cast<float>(visible ? kInfinity : -kInfinity));
   const Shape& shape = output_shape(to, node);
   const uint32_t bound =
       to.constant(Tensor::from<float>(bounds, mask.shape()), dims_of(mask.shape()));
   const uint32_t x = to.plain(node.inputs[1]), y = to.made(dims_of(shape));
-  to.step(rt::OpCode::binary, {x, bound}, y, rt::BinaryAttributes{BinaryFormula::min, -kAll, kAll});
+  to.step(rt::OpCode::binary, {x, bound}, y, rt::BinaryAttributes{BinaryFormula::min});
   to.set_plain(node.outputs[0], y);
 }
 

@@ -1,12 +1,8 @@
 // Convolutions and products, with weights as the runtime's kernels read them.
 
-#include <algorithm>
-#include <numeric>
-
-#include <brim/ops/shape.h>
-
 #include "deploy/engine/faster_convolution.h"
 #include "deploy/engine/lowering.h"
+#include "deploy/engine/operators/windows.h"
 #include "deploy/engine/weight_layout.h"
 
 namespace brim::deploy {
@@ -14,18 +10,9 @@ namespace {
 
 using Sizes = std::vector<int64_t>;
 
-rt::ConvolutionAttributes product_attributes(const EngineNode& node) {
-  return {.kernel_h = 1,
-          .kernel_w = 1,
-          .stride_h = 1,
-          .stride_w = 1,
-          .top = 0,
-          .left = 0,
-          .dilation_h = 1,
-          .dilation_w = 1,
-          .groups = 1,
-          .low = node.low,
-          .high = node.high};
+/// Of one pixel, until more is known.
+rt::ConvolutionAttributes bounded(const EngineNode& node) {
+  return {.low = node.low, .high = node.high};
 }
 
 /// Weights that the file holds, as numbers.
@@ -52,23 +39,12 @@ uint32_t add_bias(Lowering& to, const EngineNode& node, int64_t groups, int64_t 
 void convolution(Lowering& to, const EngineNode& node) {
   const Shape w = to.network.shape(node, 1);
   BRIM_CHECK(w.rank() == 4, NotImplemented, "kernels of {} axes", w.rank() - 2);
-  const Sizes one = {1, 1}, none = {0, 0, 0, 0};
-  const Sizes strides = node.attribute("strides", one), pads = node.attribute("pads", none),
-              dilations = node.attribute("dilations", one);
   const int64_t groups = node.attribute<int64_t>("group", 1);
   const uint32_t x = to.nhwc(node.inputs[0]);
   const Shape shape = to.network.values[static_cast<size_t>(node.outputs[0])].shape;
-  rt::ConvolutionAttributes a = {.kernel_h = w[2],
-                                 .kernel_w = w[3],
-                                 .stride_h = strides[0],
-                                 .stride_w = strides[1],
-                                 .top = pads[0],
-                                 .left = pads[1],
-                                 .dilation_h = dilations[0],
-                                 .dilation_w = dilations[1],
-                                 .groups = groups,
-                                 .low = node.low,
-                                 .high = node.high};
+  rt::ConvolutionAttributes a = bounded(node);
+  OnnxWindows(node).put_into(a);
+  a.groups = groups;
   const std::vector<float> weights = weights_of(to, node, 1);
   const int64_t inputs = w[1], outputs = w[0];
   std::vector<uint32_t> operands = {x};
@@ -103,12 +79,11 @@ void convolution(Lowering& to, const EngineNode& node) {
 /// Where windows do not overlap: a product for each pixel, whose outputs become a window.
 void transposed_convolution(Lowering& to, const EngineNode& node) {
   const Shape w = to.network.shape(node, 1);
-  const Sizes one = {1, 1}, none = {0, 0, 0, 0};
-  const Sizes strides = node.attribute("strides", one);
-  const bool is_apart =
-      w.rank() == 4 && strides == Sizes{w[2], w[3]} && node.attribute("pads", none) == none &&
-      node.attribute("dilations", one) == one && node.attribute<int64_t>("group", 1) == 1 &&
-      node.attribute("output_padding", Sizes{0, 0}) == Sizes{0, 0};
+  const OnnxWindows windows(node);
+  const bool is_apart = w.rank() == 4 && windows.strides == windows.kernel &&
+                        windows.pads == Sizes{0, 0, 0, 0} && windows.dilations == Sizes{1, 1} &&
+                        node.attribute<int64_t>("group", 1) == 1 &&
+                        node.attribute("output_padding", Sizes{0, 0}) == Sizes{0, 0};
   BRIM_CHECK(is_apart, NotImplemented, "windows that overlap, or are padded or dilated");
   const int64_t inputs = w[0], outputs = w[1], taps = w[2] * w[3], all = taps * outputs;
   const std::vector<float> weights = weights_of(to, node, 1);
@@ -124,13 +99,13 @@ void transposed_convolution(Lowering& to, const EngineNode& node) {
   for (int64_t t = 0; t < taps; ++t) sums.insert(sums.end(), bias.begin(), bias.end());
   const uint32_t x = to.nhwc(node.inputs[0]);
   const Sizes from = to.value(x).dims;
-  const uint32_t windows = to.made({from[0], from[1], from[2], all});
+  const uint32_t products = to.made({from[0], from[1], from[2], all});
   to.step(rt::OpCode::convolution,
           {x, add_weights(to, panels_of_weights(rows, 1, all, inputs, 1)),
            add_weights(to, panels_of_bias(sums, 1))},
-          windows, product_attributes(node));
+          products, bounded(node));
   const uint32_t y = to.transposed(
-      to.view(windows, {from[0], from[1], from[2], w[2], w[3], outputs}), {0, 1, 3, 2, 4, 5});
+      to.view(products, {from[0], from[1], from[2], w[2], w[3], outputs}), {0, 1, 3, 2, 4, 5});
   to.set_nhwc(node.outputs[0], to.view(y, {from[0], from[1] * w[2], from[2] * w[3], outputs}));
 }
 
@@ -140,7 +115,7 @@ void affine(Lowering& to, const EngineNode& node) {
   const Shape shape = to.network.shape(node, 0);
   BRIM_CHECK(shape.rank() == 4 || shape.rank() == 2, NotImplemented,
              "batch norm of {} axes that no layer is before", shape.rank());
-  rt::ConvolutionAttributes a = product_attributes(node);
+  rt::ConvolutionAttributes a = bounded(node);
   a.groups = shape[1];
   const bool is_image = shape.rank() == 4;
   const uint32_t x = is_image ? to.nhwc(node.inputs[0])
@@ -177,7 +152,7 @@ void product(Lowering& to, const EngineNode& node, std::vector<float> weights, i
   if (node.residual >= 0)
     operands.push_back(to.view(to.plain(node.residual), {1, 1, rows, outputs}));
   const uint32_t y = to.made({1, 1, rows, outputs});
-  to.step(rt::OpCode::convolution, operands, y, product_attributes(node));
+  to.step(rt::OpCode::convolution, operands, y, bounded(node));
   to.set_plain(node.outputs[0], to.view(y, dims_of(shape)));
 }
 
@@ -195,7 +170,7 @@ void matmul(Lowering& to, const EngineNode& node) {
   const uint32_t a = to.plain(node.inputs[0]), b = to.plain(node.inputs[1]);
   const uint32_t y =
       to.made(dims_of(to.network.values[static_cast<size_t>(node.outputs[0])].shape));
-  to.step(rt::OpCode::matmul, {a, b}, y, rt::MatmulAttributes{});
+  to.step(rt::OpCode::matmul, {a, b}, y);
   to.set_plain(node.outputs[0], y);
 }
 

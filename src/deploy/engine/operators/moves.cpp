@@ -75,7 +75,8 @@ void slice(Lowering& to, const EngineNode& node) {
 
 void concat(Lowering& to, const EngineNode& node) {
   const Shape shape = made_shape(to, node);
-  auto axis = static_cast<size_t>(node.attribute<int64_t>("axis", 0));
+  const int64_t given = node.attribute<int64_t>("axis", 0);
+  auto axis = static_cast<size_t>(given < 0 ? given + shape.rank() : given);
   const bool is_image =
       shape.rank() == 4 && std::ranges::any_of(node.inputs, [&](int id) { return to.is_nhwc(id); });
   std::vector<int64_t> sizes = dims_of(shape);

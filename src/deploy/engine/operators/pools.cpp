@@ -1,10 +1,9 @@
 // Pooling.
 #include "deploy/engine/lowering.h"
+#include "deploy/engine/operators/windows.h"
 
 namespace brim::deploy {
 namespace {
-
-using Sizes = std::vector<int64_t>;
 
 void pool(Lowering& to, const EngineNode& node, rt::OpCode op, const rt::PoolAttributes& a) {
   const Shape y_shape = to.network.values[static_cast<size_t>(node.outputs[0])].shape;
@@ -16,19 +15,9 @@ void pool(Lowering& to, const EngineNode& node, rt::OpCode op, const rt::PoolAtt
 }
 
 rt::PoolAttributes attributes_of(const EngineNode& node) {
-  const Sizes one = {1, 1}, none = {0, 0, 0, 0};
-  const Sizes kernel = node.attribute("kernel_shape", one),
-              strides = node.attribute("strides", one), pads = node.attribute("pads", none),
-              dilations = node.attribute("dilations", one);
-  return {.kernel_h = kernel[0],
-          .kernel_w = kernel[1],
-          .stride_h = strides[0],
-          .stride_w = strides[1],
-          .top = pads[0],
-          .left = pads[1],
-          .dilation_h = dilations[0],
-          .dilation_w = dilations[1],
-          .count_padding = node.attribute<int64_t>("count_include_pad", 0)};
+  rt::PoolAttributes a = {.count_padding = node.attribute<int64_t>("count_include_pad", 0)};
+  OnnxWindows(node).put_into(a);
+  return a;
 }
 
 void max_pool(Lowering& to, const EngineNode& node) {
@@ -40,16 +29,7 @@ void average_pool(Lowering& to, const EngineNode& node) {
 void global_average_pool(Lowering& to, const EngineNode& node) {
   const Shape x = to.network.shape(node, 0);
   BRIM_CHECK(x.rank() == 4, NotImplemented, "pooling of {} axes", x.rank());
-  pool(to, node, rt::OpCode::average_pool,
-       {.kernel_h = x[2],
-        .kernel_w = x[3],
-        .stride_h = 1,
-        .stride_w = 1,
-        .top = 0,
-        .left = 0,
-        .dilation_h = 1,
-        .dilation_w = 1,
-        .count_padding = 0});
+  pool(to, node, rt::OpCode::average_pool, {.kernel_h = x[2], .kernel_w = x[3]});
 }
 
 const bool registered_pools = register_operator("MaxPool", &max_pool) &&
