@@ -192,10 +192,10 @@ class NetworkDrawing {
   }
 
   std::string node(int i) const {
-    constexpr size_t kMost = 60;
+    constexpr size_t kMaxCharacters = 60;
     const SummaryNode& n = node_at(i);
     const auto cut = [](std::string text) {
-      return text.size() > kMost ? text.substr(0, kMost - 3) + "..." : text;
+      return text.size() > kMaxCharacters ? text.substr(0, kMaxCharacters - 3) + "..." : text;
     };
     const std::string flops = n.flops > 0 ? format_count(n.flops) + "FLOP" : "";
     if (n.module.empty() || has_children(n.module))

@@ -1,3 +1,4 @@
+// Installed files first: a prefix may lie within a source tree.
 #include "command/shared_path.h"
 
 namespace brim::command {

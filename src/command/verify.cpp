@@ -1,9 +1,8 @@
 // `brim verify model.brim`: an engine's samples, run by the runtime and compared.
-#include <brim_rt.h>
-
+#include <algorithm>
+#include <brim_rt.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "command/command.h"
 #include "command/format.h"
@@ -21,63 +20,47 @@ struct VerifyOptions {
   int threads = 0;
 };
 
-using Model = std::unique_ptr<brim_rt_model, void (*)(brim_rt_model*)>;
-using Session = std::unique_ptr<brim_rt_session, void (*)(brim_rt_session*)>;
-
-/// Throws what the code says, with the file's name before it.
-void check(const std::string& file, int code, const brim_rt_error& error) {
-  if (code == BRIM_RT_OK) return;
-  const std::string_view message = error.message;
+/// What the runtime reports, with the file's name before it.
+[[noreturn]] void report(const std::string& file, const brim_rt::Error& e) {
+  const std::string_view message = e.what();
   const std::string text =
       message.starts_with(file) ? std::string(message) : fmt::format("{}: {}", file, message);
-  if (code == BRIM_RT_INVALID_ARGUMENT) throw UsageError(text);
+  if (e.code() == BRIM_RT_INVALID_ARGUMENT) throw UsageError(text);
   throw FileError(text);
 }
 
-Json row_of(const Json& sizes, int64_t batch, const brim_rt_session& session, double difference) {
-  Json row = {{"batch", batch},
-              {"isa", brim_rt_isa(&session)},
-              {"memory_bytes", brim_rt_memory(&session)},
-              {"difference", difference}};
-  row.update(sizes);
-  return row;
+/// One program: its row, and a line of it unless JSON goes to standard output.
+Json verified(const brim_rt::Model& model, int64_t batch, const VerifyOptions& o) {
+  brim_rt::Session session(model, {.batch = batch,
+                                   .own_threads = o.threads,
+                                   .threads = nullptr,
+                                   .isa = o.isa.empty() ? nullptr : o.isa.c_str()});
+  double worst = 0;
+  brim_rt_error error{};
+  const int code = brim_rt_verify(session.get(), &worst, &error);
+  if (code != BRIM_RT_OK && code != BRIM_RT_NOT_EQUAL)
+    throw brim_rt::Error(error.code, error.message);
+  const size_t steps = session.steps().size();
+  if (!is_stdout(o.json))
+    say(stdout, "batch {}: {} steps on {}, {} of memory: {}\n", batch, steps, session.isa(),
+        format_bytes(static_cast<int64_t>(session.memory())),
+        code == BRIM_RT_OK ? fmt::format("outputs within {:.2g} of the largest one", worst)
+                           : std::string(error.message));
+  return {{"batch", batch},      {"isa", session.isa()}, {"memory_bytes", session.memory()},
+          {"difference", worst}, {"steps", steps},       {"equal", code == BRIM_RT_OK}};
 }
 
 int run(const VerifyOptions& o) {
   check_json_path(o.json);
   check_outputs({{"--json", o.json}}, {{"the engine", o.engine}});
-  brim_rt_error error{};
-  brim_rt_model* opened = nullptr;
-  check(o.engine, brim_rt_open(o.engine.c_str(), nullptr, &opened, &error), error);
-  const Model model(opened, &brim_rt_close);
   Json rows = Json::array();
-  bool is_equal = true;
-  std::vector<int64_t> batches;
-  while (const int64_t batch = brim_rt_batch(model.get(), static_cast<int>(batches.size())))
-    batches.push_back(batch);
-  for (const int64_t batch : batches) {
-    const brim_rt_session_options options = {.batch = batch,
-                                             .own_threads = o.threads,
-                                             .threads = nullptr,
-                                             .isa = o.isa.empty() ? nullptr : o.isa.c_str()};
-    brim_rt_session* created = nullptr;
-    check(o.engine, brim_rt_session_create(model.get(), &options, &created, &error), error);
-    const Session session(created, &brim_rt_session_close);
-    double worst = 0;
-    const int code = brim_rt_verify(session.get(), &worst, &error);
-    if (code != BRIM_RT_NOT_EQUAL) check(o.engine, code, error);
-    is_equal = is_equal && code == BRIM_RT_OK;
-    int steps = 0;
-    while (brim_rt_step(session.get(), steps)) ++steps;
-    rows.push_back(
-        row_of({{"steps", steps}, {"equal", code == BRIM_RT_OK}}, batch, *session, worst));
-    if (is_stdout(o.json)) continue;
-    say(stdout, "batch {}: {} steps on {}, {} of memory: {}\n", batch, steps,
-        brim_rt_isa(session.get()),
-        format_bytes(static_cast<int64_t>(brim_rt_memory(session.get()))),
-        code == BRIM_RT_OK ? fmt::format("outputs within {:.2g} of the largest one", worst)
-                           : std::string(error.message));
+  try {
+    const brim_rt::Model model(o.engine);
+    for (const int64_t batch : model.batches()) rows.push_back(verified(model, batch, o));
+  } catch (const brim_rt::Error& e) {
+    report(o.engine, e);
   }
+  const bool is_equal = std::ranges::all_of(rows, [](const Json& row) { return row["equal"]; });
   if (!o.json.empty())
     write_json({{"file", o.engine}, {"equal", is_equal}, {"programs", rows}}, o.json);
   return is_equal ? 0 : 1;

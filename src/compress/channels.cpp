@@ -304,9 +304,9 @@ void resize_channels(nn::Module& network, const Channels& channels) {
                  ValueError, "[channels] '{}' is no layer of the network that can have {} {}", name,
                  count, is_input ? "inputs" : "outputs");
       const bool of_inputs = is_input || site->kind == Kind::passing;
-      const int64_t most = of_inputs ? site->inputs() : site->outputs();
-      BRIM_CHECK(count >= 1 && count <= most, ValueError, "[channels] '{}' has {} {}, not {}", name,
-                 most, is_input ? "inputs" : "outputs", count);
+      const int64_t now = of_inputs ? site->inputs() : site->outputs();
+      BRIM_CHECK(count >= 1 && count <= now, ValueError, "[channels] '{}' has {} {}, not {}", name,
+                 now, is_input ? "inputs" : "outputs", count);
     }
   for (const ChannelSite& site : sites) {
     if (site.kind == Kind::other) continue;
