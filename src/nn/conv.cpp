@@ -10,10 +10,7 @@ int64_t least(Pair p) { return std::min(p.h, p.w); }
 
 template <class Options>
 const Options& checked(const char* layer, const Options& o) {
-  if constexpr (std::is_same_v<Options, Conv2d::Options>)
-    check_in_or_inferred(layer, o.in);
-  else
-    check_positive(layer, "in", o.in);
+  check_in_or_inferred(layer, o.in);
   check_positive(layer, "out", o.out);
   check_positive(layer, "groups", o.groups);
   check_positive(layer, "kernel", least(o.kernel));
@@ -43,14 +40,42 @@ void check_one_group(const char* what, const Conv2d::Options& o) {
              what, o.groups);
 }
 
-Tensor weight_of(const Conv2d::Options& o) {
-  return o.in == 0
-             ? Tensor()
-             : Tensor::empty({o.out, o.in / o.groups, o.kernel.h, o.kernel.w}, o.dtype, o.device);
+Shape weight_shape(const Conv1d::Options& o) { return {o.out, o.in / o.groups, o.kernel}; }
+
+Shape weight_shape(const Conv2d::Options& o) {
+  return {o.out, o.in / o.groups, o.kernel.h, o.kernel.w};
 }
 
-Tensor bias_of(const Conv2d::Options& o) {
+Shape weight_shape(const ConvTranspose2d::Options& o) {
+  return {o.in, o.out / o.groups, o.kernel.h, o.kernel.w};
+}
+
+/// Undefined until `in` is known, as is the bias.
+template <class Options>
+Tensor weight_of(const Options& o) {
+  return o.in == 0 ? Tensor() : Tensor::empty(weight_shape(o), o.dtype, o.device);
+}
+
+template <class Options>
+Tensor bias_of(const Options& o) {
   return o.in == 0 || !o.bias ? Tensor() : Tensor::empty({o.out}, o.dtype, o.device);
+}
+
+/// `layout`: what x must be, its channels as its second axis.
+void check_channels_of(const char* layer, const Tensor& x, int rank, const char* layout) {
+  BRIM_CHECK(x.rank() == rank && x.size(1) > 0, ShapeError,
+             "[{}] x is {}; {} is expected, where C is inferred", layer, x.shape().str(), layout);
+}
+
+/// Makes weight and bias for the channels of x.
+template <class Options>
+void make_for_channels(const char* layer, const Tensor& x, const DeferredParameters& how,
+                       Options& options, Tensor& weight, Tensor& bias) {
+  const Options o = checked(layer, with_size(options, &Options::in, x.size(1), how));
+  weight = weight_of(o);
+  bias = bias_of(o);
+  init_weight_and_bias(weight, bias);
+  options = o;
 }
 
 }  // namespace
@@ -60,28 +85,18 @@ Conv2d::Conv2d(Options o)
       bias(parameter("bias", bias_of(o))),
       options_(o) {
   if (o.in == 0)
-    defer_parameters({.dtype = o.dtype, .device = o.device});
+    defer_parameters(where_of(o));
   else
     init_weight_and_bias(weight, bias);
 }
 
-void Conv2d::infer_sizes(const Tensor& x) {
-  BRIM_CHECK(x.rank() == 4 && x.size(1) > 0, ShapeError,
-             "[Conv2d] x is {}; (N, C, H, W) is expected, where C is inferred", x.shape().str());
-  make_deferred([&](const DeferredParameters& how) {
-    Options o = options_;
-    o.in = x.size(1);
-    o.dtype = how.dtype;
-    o.device = how.device;
-    weight = weight_of(checked("Conv2d", o));
-    bias = bias_of(o);
-    init_weight_and_bias(weight, bias);
-    options_ = o;
-  });
-}
-
 Tensor Conv2d::forward(const Tensor& x) {
-  if (deferred_parameters()) infer_sizes(x);
+  if (deferred_parameters()) {
+    check_channels_of("Conv2d", x, 4, "(N, C, H, W)");
+    make_deferred([&](const DeferredParameters& how) {
+      make_for_channels("Conv2d", x, how, options_, weight, bias);
+    });
+  }
   const Conv2dOptions how = convolution_of(options);
   const auto dense = [&](const Tensor& some) { return conv2d(some, weight, bias, how); };
   if (int8_ && int8_->serves(x, weight)) return int8_->conv2d(x, bias, how);
@@ -136,14 +151,22 @@ void Conv2d::use_dense() {
 std::string Conv2d::options_str() const { return described(options) + form_str(int8_, sparse_); }
 
 Conv1d::Conv1d(Options o)
-    : options(checked("Conv1d", o)),
-      weight(parameter("weight",
-                       Tensor::empty({o.out, o.in / o.groups, o.kernel}, o.dtype, o.device))),
-      bias(parameter("bias", o.bias ? Tensor::empty({o.out}, o.dtype, o.device) : Tensor())) {
-  init_weight_and_bias(weight, bias);
+    : weight(parameter("weight", weight_of(checked("Conv1d", o)))),
+      bias(parameter("bias", bias_of(o))),
+      options_(o) {
+  if (o.in == 0)
+    defer_parameters(where_of(o));
+  else
+    init_weight_and_bias(weight, bias);
 }
 
 Tensor Conv1d::forward(const Tensor& x) {
+  if (deferred_parameters()) {
+    check_channels_of("Conv1d", x, 3, "(N, C, L)");
+    make_deferred([&](const DeferredParameters& how) {
+      make_for_channels("Conv1d", x, how, options_, weight, bias);
+    });
+  }
   return conv1d(x, weight, bias,
                 {.stride = options.stride,
                  .padding = options.padding,
@@ -154,18 +177,26 @@ Tensor Conv1d::forward(const Tensor& x) {
 std::string Conv1d::options_str() const { return described(options); }
 
 ConvTranspose2d::ConvTranspose2d(Options o)
-    : options(checked("ConvTranspose2d", o)),
-      weight(parameter("weight", Tensor::empty({o.in, o.out / o.groups, o.kernel.h, o.kernel.w},
-                                               o.dtype, o.device))),
-      bias(parameter("bias", o.bias ? Tensor::empty({o.out}, o.dtype, o.device) : Tensor())) {
+    : weight(parameter("weight", weight_of(checked("ConvTranspose2d", o)))),
+      bias(parameter("bias", bias_of(o))),
+      options_(o) {
   const Pair more = o.output_padding;
   BRIM_CHECK(least(more) >= 0 && more.h < o.stride.h && more.w < o.stride.w, ValueError,
              "[ConvTranspose2d] output_padding is {}; it must be 0 or more, and below the stride",
              pair_str(more));
-  init_weight_and_bias(weight, bias);
+  if (o.in == 0)
+    defer_parameters(where_of(o));
+  else
+    init_weight_and_bias(weight, bias);
 }
 
 Tensor ConvTranspose2d::forward(const Tensor& x) {
+  if (deferred_parameters()) {
+    check_channels_of("ConvTranspose2d", x, 4, "(N, C, H, W)");
+    make_deferred([&](const DeferredParameters& how) {
+      make_for_channels("ConvTranspose2d", x, how, options_, weight, bias);
+    });
+  }
   return conv_transpose2d(x, weight, bias,
                           {.stride = options.stride,
                            .padding = options.padding,

@@ -19,10 +19,30 @@ inline void check_positive(const char* layer, const char* option, int64_t value)
   BRIM_CHECK(value > 0, ValueError, "[{}] {} is {}; it must be 1 or more", layer, option, value);
 }
 
+inline void check_or_inferred(const char* layer, const char* option, int64_t value) {
+  BRIM_CHECK(value >= 0, ValueError,
+             "[{}] {} is {}; it must be 1 or more, or 0 to be inferred at the first call", layer,
+             option, value);
+}
+
 inline void check_in_or_inferred(const char* layer, int64_t in) {
-  BRIM_CHECK(in >= 0, ValueError,
-             "[{}] in is {}; it must be 1 or more, or 0 to be inferred at the first call", layer,
-             in);
+  check_or_inferred(layer, "in", in);
+}
+
+/// Where a layer of these options makes its parameters.
+template <class Options>
+DeferredParameters where_of(const Options& o) {
+  return {.dtype = o.dtype, .device = o.device};
+}
+
+/// The options with a size that the first call has shown.
+template <class Options, class Size>
+Options with_size(Options o, Size Options::*member, const Size& size,
+                  const DeferredParameters& how) {
+  o.*member = size;
+  o.dtype = how.dtype;
+  o.device = how.device;
+  return o;
 }
 
 inline std::string in_str(int64_t in) { return in == 0 ? "inferred" : std::to_string(in); }

@@ -28,7 +28,7 @@ Linear::Linear(Options o)
       bias(parameter("bias", bias_of(o))),
       options_(o) {
   if (o.in == 0)
-    defer_parameters({.dtype = o.dtype, .device = o.device});
+    defer_parameters(where_of(o));
   else
     init_weight_and_bias(weight, bias);
 }
@@ -38,10 +38,7 @@ void Linear::infer_sizes(const Tensor& x) {
              "[Linear] x is {}; its last size is the number of inputs, so it cannot be inferred",
              x.shape().str());
   make_deferred([&](const DeferredParameters& how) {
-    Options o = options_;
-    o.in = x.size(-1);
-    o.dtype = how.dtype;
-    o.device = how.device;
+    const Options o = with_size(options_, &Options::in, x.size(-1), how);
     weight = weight_of(o);
     bias = bias_of(o);
     init_weight_and_bias(weight, bias);

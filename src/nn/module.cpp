@@ -144,7 +144,7 @@ void Module::make_deferred(const std::function<void(const DeferredParameters& ho
 void Module::check_parameters_made(const std::string& prefix) const {
   BRIM_CHECK(!deferred_, ValueError,
              "[{}] {} has no parameters yet: it infers its input size at the first call; call the "
-             "network once before, as net.initialize(sample), or give the layer .in",
+             "network once before, as net.initialize(sample), or give the layer its input size",
              kind(), prefix.empty() ? "it" : fmt::format("'{}'", prefix));
   for (const auto& [name, child] : children_)
     child->check_parameters_made(prefix.empty() ? name : prefix + "." + name);
@@ -187,7 +187,10 @@ NamedTensors Module::named_parameters() const {
   check_parameters_made();
   return list(true);
 }
-NamedTensors Module::named_buffers() const { return list(false); }
+NamedTensors Module::named_buffers() const {
+  check_parameters_made();
+  return list(false);
+}
 
 std::vector<Tensor> Module::parameters() const {
   std::vector<Tensor> values;

@@ -16,7 +16,7 @@ namespace brim::nn {
 namespace {
 
 const RecurrentOptions& checked_recurrent(const char* kind, const RecurrentOptions& o) {
-  check_positive(kind, "in", o.in);
+  check_in_or_inferred(kind, o.in);
   check_positive(kind, "hidden", o.hidden);
   check_positive(kind, "layers", o.layers);
   BRIM_CHECK(0 <= o.dropout && o.dropout <= 1, ValueError,
@@ -27,26 +27,41 @@ const RecurrentOptions& checked_recurrent(const char* kind, const RecurrentOptio
 }  // namespace
 
 Recurrent::Recurrent(const char* kind, int64_t gates, size_t states, const Options& o)
-    : options(checked_recurrent(kind, o)), states_(states) {
-  const int64_t directions = o.bidirectional ? 2 : 1, rows = gates * o.hidden;
-  const double bound = 1 / std::sqrt(static_cast<double>(o.hidden));
-  const auto made = [&](const std::string& name, const Shape& shape) -> Tensor& {
-    Tensor& value = parameter(name, Tensor::empty(shape, o.dtype, o.device));
-    init::uniform_(value, -bound, bound);
-    return value;
-  };
+    : options_(checked_recurrent(kind, o)), gates_(gates), states_(states) {
   for (int64_t layer = 0; layer < o.layers; ++layer)
-    for (int64_t direction = 0; direction < directions; ++direction) {
-      const std::string behind = fmt::format("_l{}{}", layer, direction ? "_reverse" : "");
-      const int64_t in = layer == 0 ? o.in : directions * o.hidden;
-      Tensor& weight_ih = made("weight_ih" + behind, {rows, in});
-      Tensor& weight_hh = made("weight_hh" + behind, {rows, o.hidden});
-      Tensor& bias_ih =
-          o.bias ? made("bias_ih" + behind, {rows}) : parameter("bias_ih" + behind, {});
-      Tensor& bias_hh =
-          o.bias ? made("bias_hh" + behind, {rows}) : parameter("bias_hh" + behind, {});
+    for (const char* way : {"", "_reverse"}) {
+      if (*way && !o.bidirectional) continue;
+      const auto made = [&](const char* name) -> Tensor& {
+        return parameter(fmt::format("{}_l{}{}", name, layer, way), {});
+      };
+      Tensor &weight_ih = made("weight_ih"), &weight_hh = made("weight_hh");
+      Tensor &bias_ih = made("bias_ih"), &bias_hh = made("bias_hh");
       cells_.push_back({weight_ih, weight_hh, bias_ih, bias_hh});
     }
+  if (o.in == 0)
+    defer_parameters(where_of(o));
+  else
+    fill_cells(o);
+}
+
+/// Makes the parameters of all cells.
+void Recurrent::fill_cells(const Options& o) {
+  const int64_t directions = o.bidirectional ? 2 : 1, rows = gates_ * o.hidden;
+  const double bound = 1 / std::sqrt(static_cast<double>(o.hidden));
+  const auto make = [&](Tensor& parameter, const Shape& shape) {
+    parameter = Tensor::empty(shape, o.dtype, o.device);
+    init::uniform_(parameter, -bound, bound);
+    parameter.set_requires_grad();
+  };
+  for (size_t i = 0; i < cells_.size(); ++i) {
+    const Cell& cell = cells_[i];
+    const bool is_first = static_cast<int64_t>(i) < directions;
+    make(cell.weight_ih, {rows, is_first ? o.in : directions * o.hidden});
+    make(cell.weight_hh, {rows, o.hidden});
+    if (!o.bias) continue;
+    make(cell.bias_ih, {rows});
+    make(cell.bias_hh, {rows});
+  }
 }
 
 Tensor Recurrent::forward(const Tensor& x) {
@@ -67,6 +82,16 @@ Tensor Recurrent::run(const Tensor& x, std::vector<Tensor>& states) {
   const char* layout = o.batch_first ? "x (N, T, in)" : "x (T, N, in)";
   BRIM_CHECK(x.defined(), ValueError,
              "[{}] a tensor is undefined (default-constructed); give it a value first", kind());
+  if (deferred_parameters()) {
+    BRIM_CHECK(x.rank() == 3 && x.size(2) > 0, ShapeError,
+               "[{}] x is {}; {} is expected, where in is inferred", kind(), x.shape().str(),
+               layout);
+    make_deferred([&](const DeferredParameters& how) {
+      const Options made = with_size(options_, &Options::in, x.size(2), how);
+      fill_cells(made);
+      options_ = made;
+    });
+  }
   BRIM_CHECK(x.rank() == 3 && x.size(2) == o.in, ShapeError, "[{}] expects {} with in = {}, got {}",
              kind(), layout, o.in, x.shape().str());
   Tensor y = o.batch_first ? x.transpose(0, 1) : x;
@@ -100,7 +125,7 @@ Tensor Recurrent::run(const Tensor& x, std::vector<Tensor>& states) {
 
 std::string Recurrent::options_str() const {
   const Options& o = options;
-  std::string text = fmt::format("in={}, hidden={}", o.in, o.hidden);
+  std::string text = fmt::format("in={}, hidden={}", in_str(o.in), o.hidden);
   if (o.layers != 1) text += fmt::format(", layers={}", o.layers);
   if (!o.bias) text += ", bias=false";
   if (o.batch_first) text += ", batch_first";

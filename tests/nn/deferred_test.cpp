@@ -59,6 +59,65 @@ TEST(Deferred, ParametersBeginAsThoseOfGivenSizes) {
   }
 }
 
+/// The layer infers its size from x, says so, and then computes what one of given sizes does.
+template <class Layer>
+void expect_infers(typename Layer::Options given, typename Layer::Options inferred,
+                   const Shape& shape) {
+  manual_seed(5);
+  Layer expected(given);
+  manual_seed(5);
+  Layer layer(inferred);
+  EXPECT_NE(layer.str().find("inferred"), std::string::npos) << layer.str();
+  EXPECT_THROW((void)layer.num_parameters(), ValueError);
+  EXPECT_THROW((void)layer.named_buffers(), ValueError);
+  layer.initialize(zeros(shape));
+  EXPECT_EQ(layer.str(), expected.str());
+  const StateDict all = layer.state_dict(), as = expected.state_dict();
+  ASSERT_EQ(all.size(), as.size());
+  expected.load_state_dict(all);  // names and shapes
+  for (const Tensor& p : layer.parameters()) EXPECT_TRUE(p.requires_grad());
+  Generator numbers(7);
+  const Tensor x = rand(shape, {}, &numbers);
+  manual_seed(5);
+  Layer fresh(given);
+  EXPECT_EQ(layer(x).template to_vector<float>(), fresh(x).template to_vector<float>());
+}
+
+TEST(Deferred, EveryLayerWithAnInputSizeInfersIt) {
+  expect_infers<nn::Conv1d>({.in = 3, .out = 4, .kernel = 2}, {.out = 4, .kernel = 2}, {2, 3, 8});
+  expect_infers<nn::ConvTranspose2d>({.in = 4, .out = 6, .kernel = 2, .groups = 2},
+                                     {.out = 6, .kernel = 2, .groups = 2}, {2, 4, 5, 5});
+  expect_infers<nn::BatchNorm2d>({.features = 3}, {}, {2, 3, 4, 4});
+  expect_infers<nn::GroupNorm>({.groups = 2, .channels = 4}, {.groups = 2}, {2, 4, 5});
+  expect_infers<nn::LayerNorm>({.shape = {6}}, {}, {2, 3, 6});
+  expect_infers<nn::RMSNorm>({.shape = {6}}, {}, {2, 3, 6});
+  expect_infers<nn::LSTM>({.in = 3, .hidden = 4, .layers = 2, .bidirectional = true},
+                          {.hidden = 4, .layers = 2, .bidirectional = true}, {5, 2, 3});
+  expect_infers<nn::GRU>({.in = 3, .hidden = 4}, {.hidden = 4}, {5, 2, 3});
+}
+
+TEST(Deferred, LayersRefuseInputsThatShowNoSize) {
+  EXPECT_THROW(nn::Conv1d({.out = 4, .kernel = 2})(zeros({2, 3})), ShapeError);
+  EXPECT_THROW(nn::BatchNorm2d({})(zeros({2, 3})), ShapeError);
+  EXPECT_THROW(nn::BatchNorm2d({.features = -1}), ValueError);
+  EXPECT_THROW(nn::LayerNorm({})(zeros({})), ShapeError);
+  EXPECT_THROW(nn::GroupNorm({.groups = 2})(zeros({2})), ShapeError);
+  EXPECT_THROW(nn::GRU({.hidden = 4})(zeros({2, 3})), ShapeError);
+  nn::GroupNorm norm({.groups = 2});
+  EXPECT_THROW(norm(zeros({2, 3, 4})), ValueError);  // 2 groups do not divide 3
+  EXPECT_EQ(norm(zeros({2, 4, 4})).shape(), Shape({2, 4, 4}));
+}
+
+TEST(Deferred, StatisticsAreMadeWhereToSays) {
+  nn::BatchNorm2d norm({});
+  norm.to(Device::sim(0)).to(f64);
+  norm(zeros({2, 3, 4, 4}, {.dtype = f64, .device = "sim:0"}));
+  for (const auto& [name, buffer] : norm.named_buffers())
+    EXPECT_EQ(buffer.device(), Device::sim(0)) << name;
+  EXPECT_EQ(norm.running_var.dtype(), f64);
+  EXPECT_EQ(norm.num_batches_tracked.to(Device::cpu()).to_vector<int64_t>()[0], 1);
+}
+
 TEST(Deferred, InitializeLeavesTheModesAlone) {
   InferringNet net;
   net.fc.eval();
@@ -87,7 +146,8 @@ TEST(Deferred, SaysWhatToDoWhereThereAreNoParametersYet) {
   for (const std::function<void()>& f : all)
     EXPECT_EQ(message_of<ValueError>(f),
               "[Conv2d] 'conv' has no parameters yet: it infers its input size at the first call; "
-              "call the network once before, as net.initialize(sample), or give the layer .in");
+              "call the network once before, as net.initialize(sample), or give the layer its "
+              "input size");
   net.initialize(zeros({1, 3, 32, 32}));
   for (const std::function<void()>& f : all)
     EXPECT_EQ(message_of<ValueError>(f).find("no parameters yet"), std::string::npos);

@@ -200,8 +200,9 @@ TEST(BatchNorm2d, EvalUsesTheRunningStatistics) {
   plain.eval();
   EXPECT_EQ(plain(full({2, 2, 1, 2}, 7)).to_vector<float>(), std::vector<float>(8, 0));
   EXPECT_THROW(plain(zeros({2, 2})), ShapeError);
-  EXPECT_EQ(message_of([] { nn::BatchNorm2d({}); }),
-            "[BatchNorm2d] features is 0; it must be 1 or more");
+  EXPECT_EQ(
+      message_of([] { nn::BatchNorm2d({.features = -1}); }),
+      "[BatchNorm2d] features is -1; it must be 1 or more, or 0 to be inferred at the first call");
 }
 
 TEST(LayerNorm, NormalisesTheLastAxes) {
@@ -212,7 +213,7 @@ TEST(LayerNorm, NormalisesTheLastAxes) {
   for (double m : mean(y, {1, 2}).to(f64).to_vector<double>()) EXPECT_NEAR(m, 0, 1e-6);
   EXPECT_FALSE(nn::LayerNorm({.shape = {4}, .bias = false}).bias.defined());
   EXPECT_TRUE(nn::LayerNorm({.shape = {4}, .affine = false}).parameters().empty());
-  EXPECT_THROW(nn::LayerNorm({}), ValueError);
+  EXPECT_THROW(nn::LayerNorm({.shape = {0}}), ValueError);
   EXPECT_THROW(norm(zeros({3, 6, 4})), ShapeError);
 }
 

@@ -129,7 +129,7 @@ TEST(RMSNorm, StartsWithOnes) {
   EXPECT_LT(distance(norm(x), want), 1e-6);
   EXPECT_EQ(norm.str(), "RMSNorm((4), eps=1e-06)");
   EXPECT_EQ(nn::RMSNorm({.shape = {2, 3}, .affine = false}).str(), "RMSNorm((2, 3), affine=false)");
-  EXPECT_THROW(nn::RMSNorm({}), ValueError);
+  EXPECT_THROW(nn::RMSNorm({.shape = {0}}), ValueError);
 }
 
 }  // namespace

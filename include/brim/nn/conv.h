@@ -53,20 +53,18 @@ class Conv2d : public Module {
   std::string options_str() const override;
 
  private:
-  void infer_sizes(const Tensor& x);
-
   Options options_;
   std::shared_ptr<SparseForm> sparse_;
   std::shared_ptr<Int8Form> int8_;
 };
 
 /// conv1d(x, weight, bias). x: (N, in, L) -> (N, out, OL). Weight (out, in / groups, K) and bias
-/// (out) begin uniform in +-1 / sqrt(in / groups * K).
+/// (out) begin uniform in +-1 / sqrt(in / groups * K). Without `in` as Conv2d.
 class Conv1d : public Module {
  public:
   /// Options of Conv1d.
   struct Options {
-    int64_t in = 0;                    ///< channels of x; a multiple of groups
+    int64_t in = 0;                    ///< 0: inferred at the first call
     int64_t out = 0;                   ///< channels of the result; a multiple of groups
     int64_t kernel = 0;                ///< taps
     int64_t stride = 1;                ///< elements from window to window
@@ -80,21 +78,25 @@ class Conv1d : public Module {
   explicit Conv1d(Options options);  ///< Throws ValueError for options out of range
   Tensor forward(const Tensor& x) override;
 
-  const Options options;  ///< as given to the constructor
-  Tensor& weight;         ///< (out, in / groups, K)
-  Tensor& bias;           ///< undefined without bias
+  const Options& options = options_;  ///< `in` is what was inferred, after the first call
+  Tensor& weight;                     ///< (out, in / groups, K); undefined until `in` is known
+  Tensor& bias;                       ///< undefined without bias
 
  protected:
   std::string options_str() const override;
+
+ private:
+  Options options_;
 };
 
 /// conv_transpose2d(x, weight, bias). x: (N, in, H, W) -> (N, out, OH, OW). Weight (in, out /
-/// groups, KH, KW) and bias (out) begin uniform in +-1 / sqrt(out / groups * KH * KW).
+/// groups, KH, KW) and bias (out) begin uniform in +-1 / sqrt(out / groups * KH * KW). Without `in`
+/// as Conv2d.
 class ConvTranspose2d : public Module {
  public:
   /// Options of ConvTranspose2d.
   struct Options {
-    int64_t in = 0;                    ///< channels of x; a multiple of groups
+    int64_t in = 0;                    ///< 0: inferred at the first call
     int64_t out = 0;                   ///< channels of the result; a multiple of groups
     Pair kernel = 0;                   ///< height and width
     Pair stride = 1;                   ///< by how much the result is larger
@@ -109,12 +111,15 @@ class ConvTranspose2d : public Module {
   explicit ConvTranspose2d(Options options);  ///< Throws ValueError for options out of range
   Tensor forward(const Tensor& x) override;
 
-  const Options options;  ///< as given to the constructor
-  Tensor& weight;         ///< (in, out / groups, KH, KW)
-  Tensor& bias;           ///< undefined without bias
+  const Options& options = options_;  ///< `in` is what was inferred, after the first call
+  Tensor& weight;                     ///< (in, out / groups, KH, KW); undefined until `in` is known
+  Tensor& bias;                       ///< undefined without bias
 
  protected:
   std::string options_str() const override;
+
+ private:
+  Options options_;
 };
 
 }  // namespace brim::nn

@@ -92,7 +92,7 @@ class Module {
   /// Registers a tensor that is saved and moved but not trained.
   Tensor& buffer(std::string name, Tensor value);
 
-  /// For networks with layers that infer their input size, as Linear({.out = 10}) and Conv2d do:
+  /// For networks with layers that infer their input size, as Linear({.out = 10}) and others do:
   /// calls the network with `sample` once, in eval mode and without gradients, so that all
   /// parameters are there. sample: what forward(x) takes, one sample is enough, on the device that
   /// the layers are on. A first call as net(x) does the same, and trains.

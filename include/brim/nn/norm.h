@@ -11,12 +11,13 @@ namespace brim::nn {
 
 /// batch_norm over the channels of (N, C, H, W). In training with the batch's statistics, which
 /// also move the running ones; in eval with the running ones. weight starts at 1, bias at 0.
+/// Without `features`, the channels of x are it at the first call (Module::initialize()).
 /// Names of the state as in PyTorch: weight, bias, running_mean, running_var, num_batches_tracked.
 class BatchNorm2d : public Module {
  public:
   /// Options of BatchNorm2d.
   struct Options {
-    int64_t features = 0;              ///< channels
+    int64_t features = 0;              ///< channels; 0: inferred at the first call
     double eps = 1e-5;                 ///< added to the variance
     double momentum = 0.1;             ///< running = (1 - momentum) running + momentum batch
     bool affine = true;                ///< false: no weight and bias
@@ -43,7 +44,7 @@ class BatchNorm2d : public Module {
   Options own_;
 
  public:
-  const Options& options = own_;       ///< as given to the constructor, or since replace()
+  const Options& options = own_;       ///< `features`: as given, inferred, or of replace()
   Tensor &weight, &bias;               ///< (features); undefined unless affine
   Tensor &running_mean, &running_var;  ///< (features); undefined unless tracked
   Tensor& num_batches_tracked;         ///< (), i64
@@ -55,12 +56,13 @@ class BatchNorm2d : public Module {
   Normalise normalise_;
 };
 
-/// layer_norm over the last axes, whose sizes are `shape`. weight starts at 1, bias at 0.
+/// layer_norm over the last axes, whose sizes are `shape`. weight starts at 1, bias at 0. Without
+/// `shape` it is over the last axis, whose size the first call shows (Module::initialize()).
 class LayerNorm : public Module {
  public:
   /// Options of LayerNorm.
   struct Options {
-    Shape shape = {};                  ///< sizes of the last axes
+    Shape shape = {};                  ///< sizes of the last axes; {}: of one, inferred
     double eps = 1e-5;                 ///< added to the variance
     bool affine = true;                ///< false: no weight and bias
     bool bias = true;                  ///< false: a weight alone
@@ -70,19 +72,23 @@ class LayerNorm : public Module {
   explicit LayerNorm(Options options);  ///< Throws ValueError for options out of range
   Tensor forward(const Tensor& x) override;
 
-  const Options options;  ///< as given to the constructor
-  Tensor &weight, &bias;  ///< of `shape`; undefined unless affine
+  const Options& options = options_;  ///< with what was inferred, after the first call
+  Tensor &weight, &bias;              ///< of `shape`; undefined unless affine
 
  protected:
   std::string options_str() const override;
+
+ private:
+  Options options_;
 };
 
-/// rms_norm over the last axes, whose sizes are `shape`. weight starts at 1.
+/// rms_norm over the last axes, whose sizes are `shape`. weight starts at 1. Without `shape` as
+/// LayerNorm.
 class RMSNorm : public Module {
  public:
   /// Options of RMSNorm.
   struct Options {
-    Shape shape = {};                  ///< sizes of the last axes
+    Shape shape = {};                  ///< sizes of the last axes; {}: of one, inferred
     std::optional<double> eps = {};    ///< unless given the precision of f32, or of f64 for that
     bool affine = true;                ///< false: no weight
     DType dtype = DType::f32;          ///< of the parameters
@@ -91,11 +97,14 @@ class RMSNorm : public Module {
   explicit RMSNorm(Options options);  ///< Throws ValueError for options out of range
   Tensor forward(const Tensor& x) override;
 
-  const Options options;  ///< as given to the constructor
-  Tensor& weight;         ///< of `shape`; undefined unless affine
+  const Options& options = options_;  ///< with what was inferred, after the first call
+  Tensor& weight;                     ///< of `shape`; undefined unless affine
 
  protected:
   std::string options_str() const override;
+
+ private:
+  Options options_;
 };
 
 /// group_norm of `groups` groups of channels. weight starts at 1, bias at 0.
@@ -104,7 +113,7 @@ class GroupNorm : public Module {
   /// Options of GroupNorm.
   struct Options {
     int64_t groups = 0;                ///< how many groups of channels
-    int64_t channels = 0;              ///< a multiple of groups
+    int64_t channels = 0;              ///< a multiple of groups; 0: inferred at the first call
     double eps = 1e-5;                 ///< added to the variance
     bool affine = true;                ///< false: no weight and bias
     DType dtype = DType::f32;          ///< of the parameters
@@ -113,11 +122,14 @@ class GroupNorm : public Module {
   explicit GroupNorm(Options options);  ///< Throws ValueError for options out of range
   Tensor forward(const Tensor& x) override;
 
-  const Options options;  ///< as given to the constructor
-  Tensor &weight, &bias;  ///< (channels); undefined unless affine
+  const Options& options = options_;  ///< with what was inferred, after the first call
+  Tensor &weight, &bias;              ///< (channels); undefined unless affine
 
  protected:
   std::string options_str() const override;
+
+ private:
+  Options options_;
 };
 
 }  // namespace brim::nn

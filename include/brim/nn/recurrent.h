@@ -9,7 +9,7 @@ namespace brim::nn {
 
 /// Options of LSTM and GRU.
 struct RecurrentOptions {
-  int64_t in = 0;              ///< features of a step of x
+  int64_t in = 0;              ///< features of a step of x; 0: inferred at the first call
   int64_t hidden = 0;          ///< features of a hidden state
   int64_t layers = 1;          ///< one behind the other
   bool bias = true;            ///< false: nothing is added
@@ -23,15 +23,15 @@ struct RecurrentOptions {
 /// What LSTM and GRU share. For layer k: weight_ih_lk (G hidden, in; behind the first layer D
 /// hidden), weight_hh_lk (G hidden, hidden), bias_ih_lk and bias_hh_lk (G hidden), G gates; the
 /// same with _reverse for the way back, where D, the number of directions, is 2. All begin uniform
-/// in
-/// +-1 / sqrt(hidden).
+/// in +-1 / sqrt(hidden). Without `in`, the last size of x is it at the first call, which makes all
+/// of them (Module::initialize()).
 class Recurrent : public Module {
  public:
   using Options = RecurrentOptions;  ///< of the constructor
   /// x: (T, N, in) -> the last layer's hidden states (T, N, D hidden), begun with zeros.
   Tensor forward(const Tensor& x) override;
 
-  const Options options;  ///< as given to the constructor
+  const Options& options = options_;  ///< `in` is what was inferred, after the first call
 
  protected:
   /// `gates`: rows of a weight for each hidden feature; `states`: how many a cell has.
@@ -55,7 +55,10 @@ class Recurrent : public Module {
   /// The hidden states; `states` become those after the last step.
   Tensor run_cell(const Cell& cell, const Tensor& x, bool reverse,
                   std::vector<Tensor>& states) const;
+  void fill_cells(const Options& o);
 
+  Options options_;
+  int64_t gates_;
   size_t states_;
   std::vector<Cell> cells_;  // layer by layer, forwards before backwards
 };
