@@ -160,7 +160,7 @@ Tensor DataParallel::slots_not_of(int64_t virtual_rank, const Tensor& loss) {
   Tensor& slots = slots_[static_cast<size_t>(virtual_rank % parts())];
   if (!slots.defined() || slots.device() != loss.device()) {
     const RecordingPause now;
-    const Tensor slot = arange(virtual_ranks_ + 1, {.device = loss.device()});
+    const Tensor slot = arange(virtual_ranks_ + 1, {.dtype = f32, .device = loss.device()});
     slots = logical_and(ne(slot, 0.0), ne(slot, static_cast<double>(1 + virtual_rank)));
   }
   return slots;

@@ -42,6 +42,22 @@ TEST(DeviceScope, CreationOpsUseItsDevice) {
   EXPECT_EQ(Tensor::from(std::vector<bool>{true, false}, {2}).device(), kFirst);
 }
 
+TEST(Creators, KeepTheirDTypeWhereOnlyADeviceIsGiven) {
+  for (const Tensor& t :
+       {arange(3, {.device = kFirst}), arange(0, 6, 2, {.device = kFirst}),
+        randint(0, 3, {2}, {.device = kFirst}), randperm(3, {.device = kFirst})}) {
+    EXPECT_EQ(t.dtype(), i64);
+    EXPECT_EQ(t.device(), kFirst);
+  }
+  EXPECT_EQ(arange(3.0, {.device = kFirst}).dtype(), f32);
+  EXPECT_EQ(arange(0, 1, 0.5, {.device = kFirst}).dtype(), f32);
+  EXPECT_EQ(arange(3, {.dtype = f64}).dtype(), f64);
+  EXPECT_EQ(randperm(3, {.dtype = i32}).dtype(), i32);
+  const TensorOptions options{.device = kFirst};  // has a dtype, f32, which holds
+  EXPECT_EQ(arange(3, options).dtype(), f32);
+  EXPECT_EQ(randint(0, 3, {2}, options).dtype(), f32);
+}
+
 TEST(DeviceScope, NestsAndEnds) {
   EXPECT_EQ(default_device(), Device::cpu());
   {

@@ -32,6 +32,7 @@ void all() {
   use(MaxPool2dOptions{.stride = {}});
   use(NllLossOptions{.weight = {}});
   use(SimOptions{.devices = {}});
+  use(RangeOptions{.dtype = {}});
   use(TensorOptions{.dtype = {}});
   use(autograd::GradcheckOptions{.eps = {}});
   use(compress::FormOptions{.inputs = {}});

@@ -2,6 +2,8 @@
 // Generator::global() when it is null; element i depends only on the generator's state and on i.
 #pragma once
 
+#include <concepts>
+#include <optional>
 #include <type_traits>
 
 #include <brim/core/random.h>
@@ -27,23 +29,44 @@ Tensor full_like(const Tensor& x, double value);
 template <class T>
 concept Number = std::is_arithmetic_v<T>;  ///< Numbers of C++.
 
+/// Options of creators that have a dtype of their own: arange, randint, randperm.
+struct RangeOptions {
+  std::optional<DType> dtype = {};   ///< of its elements; unless given, the creator's own
+  Device device = default_device();  ///< where it lives
+  bool requires_grad = false;        ///< a leaf of floating dtype whose gradient is wanted
+};
+
+/// What arange, randint and randperm take: braces are RangeOptions.
+template <class O>
+concept CreatorOptions = std::same_as<O, RangeOptions> || std::same_as<O, TensorOptions>;
+
 namespace detail {
 Tensor arange(double start, double end, double step, const TensorOptions& options);
+Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOptions& options,
+               Generator* generator);
+Tensor randperm(int64_t n, const TensorOptions& options, Generator* generator);
+
+inline const TensorOptions& with_dtype(const TensorOptions& o, DType) { return o; }
+inline TensorOptions with_dtype(const RangeOptions& o, DType unless_given) {
+  return {.dtype = o.dtype.value_or(unless_given),
+          .device = o.device,
+          .requires_grad = o.requires_grad};
 }
+}  // namespace detail
 /// start, start + step, ... below end (above it for a negative step): i64 from whole arguments,
 /// else f32, unless options say so. Throws ValueError when the step is 0 or leads away from the
 /// end.
-template <Number A, Number B, Number C = int>
-Tensor arange(A start, B end, C step = 1,
-              const TensorOptions& options = {
-                  .dtype = std::is_integral_v<decltype(A() + B() + C())> ? i64 : f32}) {
+template <Number A, Number B, Number C = int, CreatorOptions O = RangeOptions>
+Tensor arange(A start, B end, C step = 1, const O& options = {}) {
+  constexpr DType own = std::is_integral_v<decltype(A() + B() + C())> ? DType::i64 : DType::f32;
   return detail::arange(static_cast<double>(start), static_cast<double>(end),
-                        static_cast<double>(step), options);
+                        static_cast<double>(step), detail::with_dtype(options, own));
 }
 /// 0, 1, ... below end.
-template <Number A>
-Tensor arange(A end, const TensorOptions& options = {.dtype = std::is_integral_v<A> ? i64 : f32}) {
-  return detail::arange(0, static_cast<double>(end), 1, options);
+template <Number A, CreatorOptions O = RangeOptions>
+Tensor arange(A end, const O& options = {}) {
+  constexpr DType own = std::is_integral_v<A> ? DType::i64 : DType::f32;
+  return detail::arange(0, static_cast<double>(end), 1, detail::with_dtype(options, own));
 }
 /// `steps` evenly spaced numbers from start to end, both included.
 Tensor linspace(double start, double end, int64_t steps, const TensorOptions& options = {});
@@ -59,13 +82,18 @@ Tensor randn(const Shape& shape, const TensorOptions& options = {}, Generator* g
 Tensor rand_like(const Tensor& x, Generator* generator = nullptr);
 Tensor randn_like(const Tensor& x, Generator* generator = nullptr);
 ///@}
-/// Whole numbers in [low, high), of any dtype. Throws ValueError when the range is empty, or beyond
-/// the dtype's.
-Tensor randint(int64_t low, int64_t high, const Shape& shape,
-               const TensorOptions& options = {.dtype = i64}, Generator* generator = nullptr);
-/// A permutation of 0 .. n-1, i64 or i32.
-Tensor randperm(int64_t n, const TensorOptions& options = {.dtype = i64},
-                Generator* generator = nullptr);
+/// Whole numbers in [low, high), i64 or of any other dtype that options give. Throws ValueError
+/// when the range is empty, or beyond the dtype's.
+template <CreatorOptions O = RangeOptions>
+Tensor randint(int64_t low, int64_t high, const Shape& shape, const O& options = {},
+               Generator* generator = nullptr) {
+  return detail::randint(low, high, shape, detail::with_dtype(options, DType::i64), generator);
+}
+/// A permutation of 0 .. n-1, i64, or i32 where options say so.
+template <CreatorOptions O = RangeOptions>
+Tensor randperm(int64_t n, const O& options = {}, Generator* generator = nullptr) {
+  return detail::randperm(n, detail::with_dtype(options, DType::i64), generator);
+}
 /// 1 with probability p[i], else 0; shape and dtype of `p`, no gradient. Throws ValueError outside
 /// of [0, 1].
 Tensor bernoulli(const Tensor& p, Generator* generator = nullptr);

@@ -102,8 +102,8 @@ Tensor randn_like(const Tensor& x, Generator* generator) {
   return randn(x.shape(), {.dtype = x.dtype(), .device = x.device()}, generator);
 }
 
-Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOptions& options,
-               Generator* generator) {
+Tensor detail::randint(int64_t low, int64_t high, const Shape& shape, const TensorOptions& options,
+                       Generator* generator) {
   static const backend::Kernel<void(const Context&, Tensor&, const RandomKey&, int64_t, int64_t)>
       kernel("randint", {.operands = "y"});
   BRIM_CHECK(low < high, ValueError,
@@ -117,7 +117,7 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOption
   return y;
 }
 
-Tensor randperm(int64_t n, const TensorOptions& options, Generator* generator) {
+Tensor detail::randperm(int64_t n, const TensorOptions& options, Generator* generator) {
   static const backend::Kernel<void(const Context&, Tensor&, const RandomKey&)> kernel(
       "randperm", {.operands = "y"});
   BRIM_CHECK(n >= 0, ValueError, "[randperm] {} elements; use 0 or more", n);
