@@ -211,7 +211,8 @@ std::function<int()> define_env(Arguments args) {
       .one_of({"fp32", "tf32", "fp16", "bf16"})
       .show_default();
   o->memory = "512M", o->host_memory = "512M", o->disk = "256M";
-  args.add("--memory", o->memory, "that must be free on each device, as 8G").show_default();
+  args.add("--memory", o->memory, "that must be free on each device, as 8G; of the host on cpu")
+      .show_default();
   args.add("--host-memory", o->host_memory, "that must be free on the host").show_default();
   args.add("--out", o->request.out, "folder that the run will be written to");
   args.add("--disk", o->disk, "that must be free there").show_default();

@@ -90,10 +90,13 @@ class MachineChecks {
   void check_host_memory() {
     const diag::MemoryReading memory = diag::read_memory(probe_.roots);
     const diag::LimitReading limits = diag::LimitReader().read(probe_.roots, 0);
-    int64_t available = memory.available;
+    int64_t& available = host_available_ = memory.available;
     const bool is_limited =
         limits.memory && *limits.memory - limits.memory_used.value_or(0) < available;
     if (is_limited) available = *limits.memory - limits.memory_used.value_or(0);
+    if (is_limited)
+      host_memory_cure_ =
+          "raise the limit: docker run --memory, resources.limits.memory of a pod, sbatch --mem";
     const std::string what = fmt::format(
         "{} available{}", format_bytes(std::max<int64_t>(available, 0)),
         is_limited
@@ -102,9 +105,7 @@ class MachineChecks {
     if (available >= request_.host_memory) return ok("host memory", what);
     fail("host memory",
          fmt::format("{}; {} are asked for", what, format_bytes(request_.host_memory)),
-         is_limited ? "raise the limit: docker run --memory, resources.limits.memory of a pod, "
-                      "sbatch --mem"
-                    : "end other programs, take a machine with more memory, or fewer --workers");
+         host_memory_cure_);
   }
 
   /// The files that a process needs of the driver. Containers get them from their host.
@@ -208,7 +209,13 @@ class MachineChecks {
       found_.push_back(finding_of(name, facts.error));
       return;
     }
-    const auto free = static_cast<int64_t>(facts.memory.free);
+    const auto free = device.is_cpu() ? std::max<int64_t>(host_available_, 0)
+                                      : static_cast<int64_t>(facts.memory.free);
+    if (device.is_cpu() && free < request_.memory)
+      return fail(name,
+                  fmt::format("{} available; {} are asked for", format_bytes(free),
+                              format_bytes(request_.memory)),
+                  host_memory_cure_);
     const std::string what = fmt::format("{}; {} free; a product in {} is right", facts.description,
                                          format_bytes(free), request_.precision);
     if (!device.is_cpu() && free < request_.memory)
@@ -238,11 +245,16 @@ class MachineChecks {
   }
 
   void check_data() {
+    std::error_code ignored;
+    if (fs::is_other(request_.data, ignored))  // opening a pipe would wait for a writer
+      return fail("data", fmt::format("{} is a pipe, a socket or a device", request_.data),
+                  "name a regular file or a folder");
     if (const int error = probe_.read(request_.data))
       fail("data", fmt::format("{} cannot be read: {}", request_.data, std::strerror(error)),
-           error == ENOENT ? "name a file or folder that is there; in a container mount it: -v "
-                             "/host/data:/data:ro"
-                           : "let this user read it: chmod -R a+rX");
+           error == ENOENT  ? "name a file or folder that is there; in a container mount it: -v "
+                              "/host/data:/data:ro"
+           : error == ELOOP ? "mend its symbolic links: they lead back to themselves"
+                            : "let this user read it: chmod -R a+rX");
     else
       ok("data", request_.data);
   }
@@ -287,6 +299,9 @@ class MachineChecks {
   const CheckRequest& request_;
   const MachineProbe& probe_;
   std::vector<Finding> found_;
+  int64_t host_available_ = 0;  // bytes
+  std::string host_memory_cure_ =
+      "end other programs, take a machine with more memory, or fewer --workers";
   std::optional<Finding> nccl_;  ///< where it is not fit
 };
 

@@ -14,8 +14,9 @@ namespace fs = std::filesystem;
 
 TEST(EnvCheck, IsReadyForTheCpu) {
   const TemporaryFolder folder;
-  const Ran ran = run_brim({"env", "--check", "--device", "cpu", "--out", folder / "run", "--data",
-                            folder.path(), "--host-memory", "1M", "--disk", "1M"});
+  const Ran ran =
+      run_brim({"env", "--check", "--device", "cpu", "--out", folder / "run", "--data",
+                folder.path(), "--memory", "1M", "--host-memory", "1M", "--disk", "1M"});
   EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
   for (const char* part : {"ok      CPU", "a product in fp32 is right", "ok      output",
                            "ok      data", "ready for --device cpu --precision fp32\n"})

@@ -3,6 +3,7 @@
 
 #include <brim/core/error.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -230,6 +231,29 @@ TEST_F(MachineCheck, Folders) {
   request.data = "/data";
   probe.read = [](const std::string&) { return ENOENT; };
   expect(State::failed, {"data: /data cannot be read", "-v"});
+  probe.read = [](const std::string&) { return ELOOP; };
+  expect(State::failed, {"Too many levels of symbolic links", "mend its symbolic links"});
+}
+
+TEST_F(MachineCheck, DataThatWouldNeverEndIsNotOpened) {
+  probe.read = [](const std::string& path) {
+    ADD_FAILURE() << path << " is opened";
+    return 0;
+  };
+  request.data = root / "pipe";
+  ASSERT_EQ(mkfifo(request.data.c_str(), 0600), 0);
+  expect(State::failed, {"pipe is a pipe, a socket or a device", "a regular file or a folder"});
+  request.data = "/dev/null";
+  expect(State::failed, {"/dev/null is a pipe, a socket or a device"});
+}
+
+TEST_F(MachineCheck, MemoryOfTheCpuIsTheHosts) {
+  request.device = "cpu";
+  request.precision = "fp32";
+  request.memory = int64_t{8} << 30;
+  EXPECT_EQ(only(State::failed), "");
+  request.memory = int64_t{9} << 30;
+  expect(State::failed, {"cpu: 8.0 GiB available; 9.0 GiB are asked for", "end other programs"});
 }
 
 }  // namespace
