@@ -88,15 +88,10 @@ std::string evaluation_table(const train::Evaluation& e, const std::string& spli
   return text + confused;
 }
 
-namespace {
-
-/// Its number where no metric counts by class.
 std::string class_name(const train::Evaluation& e, int64_t number) {
   const auto at = static_cast<size_t>(number);
   return at < e.classes.size() ? e.classes[at].name : std::to_string(number);
 }
-
-}  // namespace
 
 Json to_json(const train::Evaluation& e) {
   Json json{{"samples", e.samples},      {"skipped", e.skipped},     {"loss", finite(e.loss)},

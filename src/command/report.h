@@ -16,6 +16,9 @@ std::string metrics_line(const train::Evaluation& evaluation);
 /// " (3 corrupt ones left out)", or nothing.
 std::string left_out(const train::Evaluation& evaluation);
 
+/// Its number where no metric counts by class.
+std::string class_name(const train::Evaluation& evaluation, int64_t number);
+
 /// {"samples": .., "loss": .., "metrics": {"accuracy": ..}, "classes": ["cat", ..], "per_class":
 /// {"cat": ..}, "most_wrong": [{"sample", "class", "predicted", "probability", "loss"}, ..],
 /// "confusion": [[..], ..] or null}

@@ -1,15 +1,22 @@
 #include "command/tensorboard_log.h"
 
+#include <brim/core/random.h>
+#include <brim/deploy/summary.h>
+#include <brim/nn/init.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "command/report.h"
+#include "command/wrong_pictures.h"
 #include "core/device_names.h"
+#include "train/task/open.h"
 
 namespace brim::command {
 namespace {
@@ -31,6 +38,25 @@ std::map<std::string, train::HyperParameter> hyper_parameters(const TrainRequest
           {"seed", static_cast<double>(r.seed)},
           {"precision", r.precision},
           {"device", names_of(request.chosen.devices)}};
+}
+
+/// Of the network that is trained, over one sample. Draws no random number.
+deploy::NetworkSummary network_of(const TrainRequest& request, const train::Trainer& trainer) {
+  Generator own;
+  const GeneratorScope scope(own);
+  const nn::init::SkipInit no_values;
+  Shape shape = train::input_shape(trainer.data(), request.recipe);
+  shape.insert(0, 1);
+  const DType dtype = request.recipe.task == "language" ? i64 : f32;
+  const auto network = train::make_network(request.recipe, trainer.data(), Device::cpu());
+  return deploy::summarize(*network, Tensor::empty(shape, dtype, Device::cpu()));
+}
+
+Tensor tensor_of(const data::Image& image) {
+  const int planes[] = {2, 0, 1};
+  return Tensor::from(std::span<const uint8_t>(image.pixels),
+                      {image.height, image.width, image.channels})
+      .permute(planes);
 }
 
 /// As Markdown has it.
@@ -83,6 +109,12 @@ TensorBoardLog::TensorBoardLog(const TrainRequest& request, const train::Trainer
       writer_(request.arguments.tensorboard, purge_from(trainer)) {
   writer_.add_text("recipe", code_block(request.recipe.toml()), steps_before_);
   writer_.add_hparams(hyper_parameters(request), {"train/loss", "test/loss"});
+  try {
+    writer_.add_graph(network_of(request, trainer));
+  } catch (const FileError&) {
+    throw;
+  } catch (const Error&) {  // of a task of one's own whose network takes more than x
+  }
   writer_.flush();
 }
 
@@ -172,9 +204,32 @@ void TensorBoardLog::add(const diag::Reading& reading) {
   });
 }
 
-void TensorBoardLog::add(const train::TrainResult& result) {
+void TensorBoardLog::add_most_wrong(const train::Evaluation& e, const data::Loader& loader) {
+  std::vector<data::Image> pictures;
+  try {
+    pictures = wrong_thumbnails(e, loader);
+  } catch (const Error& error) {  // the pictures are there no more
+    return warn_(error.what() + std::string("; TensorBoard is not shown the most wrong pictures"));
+  }
+  std::string table =
+      "| picture | sample | class | taken for | loss |\n| --- | --- | --- | --- | --- |\n";
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    const train::Evaluation::Wrong& wrong = e.most_wrong[i];
+    table += fmt::format("| {} | {} | {} | {}, {:.1f} % sure | {:.3f} |\n", i, wrong.sample,
+                         class_name(e, wrong.is), class_name(e, wrong.said),
+                         100 * wrong.probability, wrong.loss);
+    try {
+      writer_.add_image(fmt::format("test/most_wrong/{:02}", i), tensor_of(pictures[i]), step_);
+    } catch (const FileError&) {  // brim was built without libpng
+    }
+  }
+  if (!pictures.empty()) writer_.add_text("test/most_wrong", table, step_);
+}
+
+void TensorBoardLog::add(const train::TrainResult& result, const data::Loader* tested) {
   attempt([&] {
     if (result.test) add("test", *result.test);
+    if (result.test && tested) add_most_wrong(*result.test, *tested);
     if (!result.accounts.empty())
       writer_.add_text("account", account_table(result.accounts), step_);
     writer_.flush();

@@ -19,7 +19,8 @@ namespace brim::command {
 /// be written any more, it is given up and `warn` is told why: the run is worth more.
 class TensorBoardLog {
  public:
-  /// Writes the recipe. `warn` is called by the training's thread. Throws FileError.
+  /// Writes the recipe and the network's graph. `warn` is called by the training's thread. Throws
+  /// FileError.
   TensorBoardLog(const TrainRequest& request, const train::Trainer& trainer,
                  std::function<void(const std::string&)> warn);
 
@@ -28,14 +29,16 @@ class TensorBoardLog {
   void add(const train::Progress& progress, nn::Module& model);
   /// Of sensors, by their thread.
   void add(const diag::Reading& reading);
-  /// The test, and where the time went.
-  void add(const train::TrainResult& result);
+  /// The test, the pictures that it is most wrong about, and where the time went. `tested`: the
+  /// loader of the test split, or null.
+  void add(const train::TrainResult& result, const data::Loader* tested);
 
  private:
   template <class F>
   void attempt(const F& action);
   void tell_failure();
   void add(const char* split, const train::Evaluation& evaluation);
+  void add_most_wrong(const train::Evaluation& evaluation, const data::Loader& loader);
 
   const int64_t steps_before_;
   const std::function<void(const std::string&)> warn_;

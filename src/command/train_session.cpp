@@ -254,7 +254,7 @@ class TrainSession {
     std::error_code ignored;  // it stays if there is anything in it
     if (group_ && group_->rank() == 0 && !arguments_.folder().empty())
       std::filesystem::remove(failures_folder(), ignored);
-    if (tensorboard_) tensorboard_->add(result_);
+    if (tensorboard_) tensorboard_->add(result_, trainer_->test_loader());
     if (trained && request_.launched.rank == 0)  // which alone evaluates
       result_.stopped = !result_.test && !failure_ && stop_.load() != 0;
   }

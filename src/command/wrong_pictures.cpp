@@ -39,19 +39,30 @@ fs::path picture_at(const fs::path& folder, size_t place) {
 
 }  // namespace
 
+std::vector<data::Image> wrong_thumbnails(const train::Evaluation& evaluation,
+                                          const data::Loader& loader) {
+  std::vector<data::Image> pictures;
+  if (!loader.has_pictures()) return pictures;
+  for (const train::Evaluation::Wrong& wrong : evaluation.most_wrong) {
+    data::Image picture;
+    loader.source().read(wrong.sample, picture);
+    pictures.push_back(thumbnail(std::move(picture)));
+  }
+  return pictures;
+}
+
 void save_wrong_pictures(const train::Evaluation& evaluation, const data::Loader& loader,
                          const std::string& run_folder) {
   const fs::path folder = fs::path(run_folder) / kWrongFolder;
   std::error_code error;
   for (size_t i = 0; i < kMostKept; ++i) fs::remove(picture_at(folder, i), error);
-  if (evaluation.most_wrong.empty() || !loader.has_pictures()) return;
+  const std::vector<data::Image> pictures = wrong_thumbnails(evaluation, loader);
+  if (pictures.empty()) return;
   fs::create_directory(folder, error);
   BRIM_CHECK(!error, FileError, "[train] the folder {} cannot be made: {}", folder.string(),
              error.message());
-  for (size_t i = 0; i < evaluation.most_wrong.size(); ++i) {
-    data::Image picture;
-    loader.source().read(evaluation.most_wrong[i].sample, picture);
-    const std::vector<uint8_t> png = data::encode_png(thumbnail(std::move(picture)));
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    const std::vector<uint8_t> png = data::encode_png(pictures[i]);
     io::write_file_atomically(picture_at(folder, i).string(),
                               {reinterpret_cast<const char*>(png.data()), png.size()});
   }

@@ -77,6 +77,8 @@ void EventFile::add_summary(int64_t step, const ProtobufWriter& summary) {
   add(event_now().number(2, step).message(5, summary));
 }
 
+void EventFile::add_graph(const ProtobufWriter& graph) { add(event_now().message(4, graph)); }
+
 void EventFile::add_restart(int64_t step) {
   constexpr int64_t kStart = 1;
   add(event_now().number(2, step).message(7, ProtobufWriter().number(1, kStart)));

@@ -23,6 +23,8 @@ class EventFile {
 
   /// A Summary message, as of now. Throws FileError.
   void add_summary(int64_t step, const ProtobufWriter& summary);
+  /// A GraphDef message, as of now. Throws FileError.
+  void add_graph(const ProtobufWriter& graph);
   /// From here on the run goes on from `step`: what other files of the folder say of this step and
   /// later ones holds no more. Throws FileError.
   void add_restart(int64_t step);

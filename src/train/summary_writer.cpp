@@ -12,6 +12,7 @@
 #include "core/printable.h"
 #include "data/image/decode.h"
 #include "io/event_file.h"
+#include "train/graph_events.h"
 
 namespace brim::train {
 namespace {
@@ -215,6 +216,12 @@ void SummaryWriter::add_hparams(const std::map<std::string, HyperParameter>& giv
   state_->add(0, hparams::summary("_hparams_/experiment", 2, hparams::experiment(given, metrics)));
   state_->add(0, hparams::summary("_hparams_/session_start_info", 3,
                                   hparams::session_start(given, unix_seconds())));
+}
+
+void SummaryWriter::add_graph(const deploy::NetworkSummary& network) {
+  const Message graph = graph_def_of(network);
+  const std::lock_guard lock(state_->mutex);
+  state_->file.add_graph(graph);
 }
 
 void SummaryWriter::flush() {

@@ -40,8 +40,9 @@ TEST_F(Watching, TensorBoardIsToldOfLossWeightsTestAndAccount) {
   const Ran ran = train({"--epochs", "1", "--compile", "off", "--tensorboard", folder / "events"});
   ASSERT_EQ(ran.code, 0) << ran.err;
   const std::vector<std::string> tags = tags_of(only_file(folder / "events"));
-  for (const char* tag : {"recipe", "train/loss", "train/learning_rate", "weights/conv1.weight",
-                          "gradients/fc3.bias", "host/load", "test/accuracy", "account"})
+  for (const char* tag :
+       {"recipe", "train/loss", "train/learning_rate", "weights/conv1.weight", "gradients/fc3.bias",
+        "host/load", "test/accuracy", "test/most_wrong", "test/most_wrong/00", "account"})
     EXPECT_NE(std::ranges::find(tags, tag), tags.end()) << tag;
 }
 

@@ -9,6 +9,7 @@ import sys
 import tempfile
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.compat.proto import graph_pb2
 from tensorboard.plugins.hparams import plugin_data_pb2
 
 
@@ -20,6 +21,16 @@ def read(folder):
 
 def hparams_of(events, tag):
     return plugin_data_pb2.HParamsPluginData.FromString(events.SummaryMetadata(tag).plugin_data.content)
+
+
+def graph_of(events):
+    graph = graph_pb2.GraphDef()
+    graph.ParseFromString(events.Graph().SerializeToString())
+    return graph
+
+
+def shape_of(node):
+    return [dim.size for dim in node.attr["_output_shapes"].list.shape[0].dim]
 
 
 def check_writer(test, folder):
@@ -35,6 +46,9 @@ def check_writer(test, folder):
     assert (picture.height, picture.width) == (4, 5)
     assert picture.encoded_image_string.startswith(b"\x89PNG")
     assert events.Tensors("note")[0].tensor_proto.string_val == [b"# A note"]
+    nodes = {node.name: node for node in graph_of(events).node}
+    assert list(nodes["body/1"].input) == ["body/0"] and list(nodes["body/0"].input) == ["input"], nodes
+    assert nodes["body/0"].op == "Linear" and shape_of(nodes["body/0"]) == [2, 3], nodes
     start = hparams_of(events, "_hparams_/session_start_info").session_start_info
     assert start.hparams["lr"].number_value == 0.5 and start.hparams["optimizer"].string_value == "sgd"
     experiment = hparams_of(events, "_hparams_/experiment").experiment
@@ -57,6 +71,10 @@ def check_training(brim, folder):
     assert steps == sorted(set(steps)) and len(steps) >= 20, steps
     assert "weights/conv1.weight" in tags["histograms"], tags
     assert "test/confusion" in tags["images"], tags
+    assert "test/most_wrong/00" in tags["images"], tags
+    assert b"taken for" in events.Tensors("test/most_wrong")[0].tensor_proto.string_val[0]
+    nodes = {node.name: node for node in graph_of(events).node}
+    assert nodes["conv1"].op == "Conv2d" and shape_of(nodes["conv1"]) == [1, 6, 28, 28], nodes
     epochs = [e.step for e in events.Histograms("weights/conv1.weight")]
     assert len(epochs) == 2 and epochs[1] == 2 * epochs[0], epochs
     assert b"tutorial-cnn" in events.Tensors("recipe")[0].tensor_proto.string_val[0]

@@ -6,11 +6,15 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <thread>
 
 #include <brim/core/device.h>
+#include <brim/deploy/summary.h>
+#include <brim/nn/nn.h>
 #include <brim/ops/create.h>
+#include <brim/ops/unary.h>
 
 #include "io/event_reader.h"
 #include "message_of.h"
@@ -46,6 +50,46 @@ class SummaryWriterTest : public testing::Test {
 
   tests::TemporaryFolder folder;
 };
+
+struct GraphNet : nn::Module {
+  nn::Sequential& body = add<nn::Sequential>("body");
+  nn::Linear& head = add<nn::Linear>("head", {.in = 3, .out = 3});
+  GraphNet() { body.push<nn::Linear>({.in = 4, .out = 3}).push<nn::Tanh>(); }
+  Tensor forward(const Tensor& x) override { return head(exp(head(body(x)))); }
+};
+
+/// The names of what a node reads of.
+std::vector<std::string> inputs_of(const ProtobufReader& node) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < node.count(3); ++i) names.push_back(node.text(3, i));
+  return names;
+}
+
+TEST_F(SummaryWriterTest, GraphsHaveANodeForEachModule) {
+  const auto events = written([](SummaryWriter& w) {
+    GraphNet net;
+    w.add_graph(deploy::summarize(net, zeros({2, 4})));
+  });
+  ASSERT_EQ(events.size(), 1U);
+  const ProtobufReader graph = events[0].message(4);
+  std::map<std::string, ProtobufReader> nodes;
+  for (size_t i = 0; i < graph.count(1); ++i)
+    nodes.emplace(graph.message(1, i).text(1), graph.message(1, i));
+  EXPECT_EQ(nodes.size(), graph.count(1));  // names are unique
+  EXPECT_EQ(nodes.at("input").text(2), "Placeholder");
+  EXPECT_EQ(nodes.at("body/0").text(2), "Linear");
+  EXPECT_EQ(inputs_of(nodes.at("body/0")), std::vector<std::string>{"input"});
+  EXPECT_EQ(inputs_of(nodes.at("body/1")), std::vector<std::string>{"body/0"});
+  EXPECT_EQ(inputs_of(nodes.at("head")), std::vector<std::string>{"body/1"});
+  ASSERT_TRUE(nodes.contains("exp"));  // what the network computes itself
+  ASSERT_TRUE(nodes.contains("head_1"));
+  EXPECT_EQ(inputs_of(nodes.at("head_1")), std::vector<std::string>{"exp"});
+  const ProtobufReader shape = nodes.at("body/0").message(5);  // _output_shapes
+  EXPECT_EQ(shape.text(1), "_output_shapes");
+  const ProtobufReader sizes = shape.message(2).message(1).message(7);
+  EXPECT_EQ(sizes.message(2, 0).number(1), 2);
+  EXPECT_EQ(sizes.message(2, 1).number(1), 3);
+}
 
 TEST_F(SummaryWriterTest, ScalarsHaveTagStepAndValue) {
   const auto events = written([](SummaryWriter& w) {
@@ -180,6 +224,8 @@ TEST_F(SummaryWriterTest, ForTensorBoard) {
   w.add_image("picture", full({3, 4, 5}, 0.5), 2);
   w.add_text("note", "# A note", 3);
   w.add_hparams({{"lr", 0.5}, {"optimizer", std::string("sgd")}}, {"loss"});
+  GraphNet net;
+  w.add_graph(deploy::summarize(net, zeros({2, 4})));
 }
 
 }  // namespace

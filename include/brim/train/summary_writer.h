@@ -12,6 +12,10 @@
 
 #include <brim/core/tensor.h>
 
+namespace brim::deploy {
+struct NetworkSummary;
+}
+
 namespace brim::train {
 
 /// What a run was given, or came to.
@@ -50,6 +54,9 @@ class SummaryWriter {
   /// What this run was given; once a run. `metrics`: tags of scalars by which runs are compared.
   void add_hparams(const std::map<std::string, HyperParameter>& given,
                    const std::vector<std::string>& metrics);
+  /// The network that TensorBoard draws, as deploy::summarize() found it: modules by their dotted
+  /// names, each with the shape of its output. The newest one of a file is shown.
+  void add_graph(const deploy::NetworkSummary& network);
   void flush();  ///< what was added is in the file when it returns
 
   const std::string& path() const;  ///< of the file
