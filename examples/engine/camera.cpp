@@ -46,7 +46,11 @@ static void watch(const std::string& engine, const std::string& folder, double f
   PictureInput input(model, session);
   std::vector<float> scores(session.outputs().at(0).bytes / sizeof(float));
   std::vector<Picture> pictures;
-  for (const auto& file : files_in(folder)) pictures.push_back(load_picture(file));
+  for (const auto& file : files_in(folder)) try {
+      pictures.push_back(load_picture(file));
+    } catch (const std::runtime_error& error) {
+      throw std::runtime_error(file.string() + ": " + error.what());
+    }
   if (pictures.empty()) throw std::runtime_error(folder + " holds no pictures");
   Slot slot;
   std::vector<double> ms;

@@ -1,6 +1,7 @@
 // Pictures of files for the examples: binary PPM, and PNG and JPEG where their libraries are there.
 #pragma once
 
+#include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 #include <string>
@@ -19,11 +20,25 @@ struct Picture {
   }
 };
 
+/// A word of a PPM's header; "#" begins a comment that goes to the end of its line.
+inline std::string ppm_word(std::istream& file) {
+  std::string word, comment;
+  while (file >> word && word[0] == '#') std::getline(file, comment);
+  if (const size_t hash = word.find('#'); hash != std::string::npos) {
+    std::getline(file, comment);
+    file.putback('\n');  // white space still follows the word
+    word.resize(hash);
+  }
+  return word;
+}
+
+/// One of the header's sizes; 0 for what is none.
+inline int ppm_number(std::istream& file) { return std::atoi(ppm_word(file).c_str()); }
+
 inline Picture load_ppm(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string magic;
-  int width = 0, height = 0, maximum = 0;
-  file >> magic >> width >> height >> maximum;
+  const std::string magic = ppm_word(file);
+  const int width = ppm_number(file), height = ppm_number(file), maximum = ppm_number(file);
   file.get();
   Picture picture;
   if (!file || magic != "P6" || maximum != 255) throw std::runtime_error("no PPM of 8 bits");

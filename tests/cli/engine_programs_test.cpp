@@ -84,7 +84,12 @@ TEST_F(EnginePrograms, ClassifyAFolder) {
   std::ofstream(pictures + "/c.ppm") << "P5";
   std::ofstream(pictures + "/d.txt") << "text";
   std::ofstream(pictures + "/e.jpg") << "text";
+  const std::vector<uint8_t> rgb = data::tests::gradient(kSide, kSide, 3, 1);
+  std::ofstream(pictures + "/f.ppm", std::ios::binary)
+      << "P6\n# by an editor, 7 8\n32 # wide\n# high:\n32\n255\n"
+      << std::string(rgb.begin(), rgb.end());
   const std::string out = run(example("classify") + " 1 2>/dev/null");
+  EXPECT_NE(out.find("f.ppm: " + expected() + "\n"), std::string::npos) << out << expected();
   EXPECT_NE(out.find("a.ppm: " + expected() + "\n"), std::string::npos) << out << expected();
   const std::string errors = run(example("classify") + " 2>&1 >/dev/null");
   EXPECT_NE(errors.find("c.ppm: no PPM of 8 bits"), std::string::npos) << errors;
@@ -104,6 +109,8 @@ TEST_F(EnginePrograms, WatchACamera) {
   EXPECT_EQ(answered + dropped, 50);
   EXPECT_GT(answered, 0);
   EXPECT_NE(run(example("camera") + " 0", 1).find("usage: "), std::string::npos);
+  std::ofstream(pictures + "/c.ppm") << "P5";
+  EXPECT_NE(run(example("camera"), 1).find("/c.ppm: no PPM of 8 bits"), std::string::npos);
 }
 
 TEST_F(EnginePrograms, RunInPython) {
