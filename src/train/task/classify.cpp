@@ -17,9 +17,10 @@ class Classify final : public Task {
 
   TaskData open(const Recipe& recipe, const DataRequest& request) const override {
     if (has_split_file(recipe.data, {".csv"})) return open_table(recipe, request, true);
+    std::error_code ignored;  // what cannot be looked at is refused below
     for (const auto& [inside, task] :
          {std::pair{"/labels.csv", "multilabel or regress"}, std::pair{"/masks", "segment"}})
-      BRIM_CHECK(!std::filesystem::exists(recipe.data + inside), FileError,
+      BRIM_CHECK(!std::filesystem::exists(recipe.data + inside, ignored), FileError,
                  "[data] {} holds {}, so it is data of the task {}; say so in the recipe (task = "
                  "...), or move that away",
                  recipe.data, inside + 1, task);
