@@ -40,13 +40,13 @@ std::map<std::string, train::HyperParameter> hyper_parameters(const TrainRequest
           {"device", names_of(request.chosen.devices)}};
 }
 
-/// Of the network that is trained, over one sample. Draws no random number.
+/// Of the network that is trained, over a batch. Draws no random number.
 deploy::NetworkSummary network_of(const TrainRequest& request, const train::Trainer& trainer) {
   Generator own;
   const GeneratorScope scope(own);
   const nn::init::SkipInit no_values;
   Shape shape = train::input_shape(trainer.data(), request.recipe);
-  shape.insert(0, 1);
+  shape.insert(0, request.recipe.batch);
   const DType dtype = request.recipe.task == "language" ? i64 : f32;
   const auto network = train::make_network(request.recipe, trainer.data(), Device::cpu());
   return deploy::summarize(*network, Tensor::empty(shape, dtype, Device::cpu()));

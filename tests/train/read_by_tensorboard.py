@@ -74,7 +74,7 @@ def check_training(brim, folder):
     assert "test/most_wrong/00" in tags["images"], tags
     assert b"taken for" in events.Tensors("test/most_wrong")[0].tensor_proto.string_val[0]
     nodes = {node.name: node for node in graph_of(events).node}
-    assert nodes["conv1"].op == "Conv2d" and shape_of(nodes["conv1"]) == [1, 6, 28, 28], nodes
+    assert nodes["conv1"].op == "Conv2d" and shape_of(nodes["conv1"]) == [4, 6, 28, 28], nodes
     epochs = [e.step for e in events.Histograms("weights/conv1.weight")]
     assert len(epochs) == 2 and epochs[1] == 2 * epochs[0], epochs
     assert b"tutorial-cnn" in events.Tensors("recipe")[0].tensor_proto.string_val[0]
