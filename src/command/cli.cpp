@@ -177,12 +177,14 @@ int brim::cli(int argc, char** argv) {
       code = 1;
     }
   } catch (const command::UsageError& e) {
+    (void)std::fflush(stdout);  // an error stands behind what was printed before it, and in no line
     command::say(stderr, "brim: error: {}\n", command::one_line(e.what()));
     code = 2;
   } catch (const std::bad_alloc&) {
     std::fputs("brim: error: [memory] the system has no memory left; use a smaller batch\n",
                stderr);
   } catch (const std::exception& e) {
+    (void)std::fflush(stdout);
     command::say(stderr, "brim: error: {}\n", command::one_line(e.what()));
   }
   return code;
