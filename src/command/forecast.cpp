@@ -127,11 +127,14 @@ int run(const ForecastArguments& o) {
     if (!row.overlap || !is_trainable) continue;
     const std::string what = forecast_of(recipe, o.outputs, o.batch, row.ranks);
     keep_forecast(profile.name, what, row.forecast.seconds_per_step);
+    keep_forecast(profile.name, what, static_cast<double>(row.forecast.memory), Forecasted::memory);
     row.off = past_error(profile.name, what).of_this_one;
+    row.memory_off = past_error(profile.name, what, Forecasted::memory).of_this_one;
   }
-  const PastError past = past_error(profile.name, "");
+  const PastError past = past_error(profile.name, ""),
+                  past_memory = past_error(profile.name, "", Forecasted::memory);
   if (!is_stdout(o.json)) {
-    print_forecast(o, profile.name, links, hosts, rows);
+    print_forecast(o, profile.name, links, hosts, rows, past, past_memory);
     print_past_error(profile.name, past, rows);
     if (work) print_training(o, *work, rows);
   }
@@ -151,11 +154,8 @@ int run(const ForecastArguments& o) {
        {"network_delay_us", links.host_delay * 1e6},
        {"samples", work ? Json(work->samples) : Json(nullptr)},
        {"seconds_per_sample", work && !o.samples ? Json(work->seconds_per_sample) : Json(nullptr)},
-       {"past", past.trainings > 0 ? Json{{"simulated", past.simulated},
-                                          {"trainings", past.trainings},
-                                          {"median", past.median},
-                                          {"worst", past.worst}}
-                                   : Json(nullptr)},
+       {"past", to_json(past)},
+       {"past_memory", to_json(past_memory)},
        {"forecasts", list},
        {"versions", build_versions()}},
       o.json);

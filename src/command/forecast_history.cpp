@@ -20,6 +20,16 @@ namespace {
 constexpr const char* kForecast = "forecast ";
 constexpr const char* kMeasured = "measured ";
 constexpr const char* kSimulated = "simulated ";
+constexpr const char* kMemory = "memory of ";  // behind these; nothing: a step's seconds
+
+/// In GiB, as the file takes numbers below 3600 for sound.
+double stored(double value, Forecasted of) {
+  return of == Forecasted::memory ? value / (1 << 30) : value;
+}
+
+std::string key_of(const std::string& what, Forecasted of) {
+  return (of == Forecasted::memory ? kMemory : "") + what;
+}
 
 std::string path() { return cache_path("forecasts.json"); }
 
@@ -71,18 +81,20 @@ std::string profile_name_of(std::string_view gpu) {
   return {};
 }
 
-void keep_forecast(const std::string& device, const std::string& what, double seconds) {
-  keep(device, kForecast + what, seconds);
+void keep_forecast(const std::string& device, const std::string& what, double value,
+                   Forecasted of) {
+  keep(device, kForecast + key_of(what, of), stored(value, of));
 }
 
-void keep_measured(const std::string& device, const std::string& what, double seconds,
-                   bool simulated) {
-  if (find(history(), device, kForecast + what))
-    keep(device, (simulated ? kSimulated : kMeasured) + what, seconds);
+void keep_measured(const std::string& device, const std::string& what, double value, bool simulated,
+                   Forecasted of) {
+  const std::string key = key_of(what, of);
+  if (find(history(), device, kForecast + key))
+    keep(device, (simulated ? kSimulated : kMeasured) + key, stored(value, of));
 }
 
-void keep_step_time(const TrainRequest& request, const train::Trainer& trainer,
-                    const train::TrainResult& result) {
+void keep_training(const TrainRequest& request, const train::Trainer& trainer,
+                   const train::TrainResult& result, int64_t peak_bytes) {
   constexpr int64_t kLeastSteps = 100;
   const train::TrainOptions o = train_options(request);
   const bool is_alike = result.compile.fell_back.empty() && o.passes.empty() &&
@@ -97,38 +109,47 @@ void keep_step_time(const TrainRequest& request, const train::Trainer& trainer,
   const std::string what =
       forecast_of(request.recipe, outputs, request.recipe.batch / ranks, ranks);
   const double seconds = result.us_per_step * 1e-6;
+  const auto keep_both = [&](const std::string& profile, double step, bool simulated) {
+    keep_measured(profile, what, step, simulated);
+    keep_measured(profile, what, static_cast<double>(peak_bytes), simulated, Forecasted::memory);
+  };
   if (device.kind == DeviceKind::sim) {
     const auto profile = sim::Devices::all().profile();
     const SimOptions sim = sim_options();
-    if (profile && sim.paced)
-      keep_measured(profile->name, what, seconds / sim.slowdown, /*simulated=*/true);
+    if (profile && sim.paced) keep_both(profile->name, seconds / sim.slowdown, /*simulated=*/true);
   } else if (!device.is_cpu()) {
     const std::string name = profile_name_of(runtime(device.kind).description(device.index));
-    if (!name.empty()) keep_measured(name, what, seconds, /*simulated=*/false);
+    if (!name.empty()) keep_both(name, seconds, /*simulated=*/false);
   }
 }
 
-PastError past_error(const std::string& device, const std::string& what) {
+PastError past_error(const std::string& device, const std::string& what, Forecasted of) {
   PastError error;
   const Measured<double> all = history();
   const auto of_device = all.find(device);
   if (of_device == all.end()) return error;
-  error.simulated = std::ranges::none_of(
-      of_device->second, [](const auto& entry) { return entry.first.starts_with(kMeasured); });
+  const auto is_of = [&](std::string_view text) {
+    return text.starts_with(kMemory) == (of == Forecasted::memory);
+  };
+  error.simulated = std::ranges::none_of(of_device->second, [&](const auto& entry) {
+    const std::string_view key = entry.first;
+    return key.starts_with(kMeasured) && is_of(key.substr(std::string_view(kMeasured).size()));
+  });
   std::vector<double> errors;
   for (const auto& [key, forecast] : of_device->second) {
     if (!key.starts_with(kForecast) || forecast <= 0) continue;
-    const std::string of = key.substr(std::string_view(kForecast).size());
-    const auto measured = find(all, device, (error.simulated ? kSimulated : kMeasured) + of);
+    const std::string name = key.substr(std::string_view(kForecast).size());
+    if (!is_of(name)) continue;
+    const auto measured = find(all, device, (error.simulated ? kSimulated : kMeasured) + name);
     if (!measured) continue;
     const double off = *measured / forecast - 1;
     errors.push_back(std::abs(off));
-    if (of == what) error.of_this_one = off;
+    if (name == key_of(what, of)) error.of_this_one = off;
   }
   if (errors.empty()) return error;
   std::ranges::sort(errors);
   error.trainings = std::ssize(errors);
-  error.median = errors[errors.size() / 2];
+  error.median = (errors[(errors.size() - 1) / 2] + errors[errors.size() / 2]) / 2;
   error.worst = errors.back();
   return error;
 }

@@ -20,16 +20,20 @@ std::string forecast_of(const train::Recipe& recipe, int64_t outputs, int64_t ba
 /// The built-in profile of a GPU, by what its driver calls it; "" for others.
 std::string profile_name_of(std::string_view gpu);
 
-/// Keeps what a step is forecast to take on the device of a profile. `device`: the profile's name.
-void keep_forecast(const std::string& device, const std::string& what, double seconds);
-/// Keeps what it took, if it was forecast. `simulated`: on a virtual device.
-void keep_measured(const std::string& device, const std::string& what, double seconds,
-                   bool simulated);
+/// What is forecast of a training: the seconds of a step, the bytes of a device.
+enum class Forecasted : uint8_t { step, memory };
 
-/// The same of a training that has ended, if it was as trainings are forecast: compiled with all
-/// passes, fed from the host, and longer than a moment.
-void keep_step_time(const TrainRequest& request, const train::Trainer& trainer,
-                    const train::TrainResult& result);
+/// Keeps what is forecast for the device of a profile. `device`: the profile's name.
+void keep_forecast(const std::string& device, const std::string& what, double value,
+                   Forecasted of = Forecasted::step);
+/// Keeps what it was, if it was forecast. `simulated`: on a virtual device.
+void keep_measured(const std::string& device, const std::string& what, double value, bool simulated,
+                   Forecasted of = Forecasted::step);
+
+/// The step's time and the memory of a training that has ended, if it was as trainings are
+/// forecast: compiled with all passes, fed from the host, and longer than a moment.
+void keep_training(const TrainRequest& request, const train::Trainer& trainer,
+                   const train::TrainResult& result, int64_t peak_bytes);
 
 /// How far forecasts of a device were from what was measured there; where nothing was, from what
 /// virtual ones took.
@@ -39,6 +43,7 @@ struct PastError {
   double median = 0, worst = 0;       ///< shares of the forecast
   std::optional<double> of_this_one;  ///< measured over forecast, less one
 };
-PastError past_error(const std::string& device, const std::string& what);
+PastError past_error(const std::string& device, const std::string& what,
+                     Forecasted of = Forecasted::step);
 
 }  // namespace brim::command

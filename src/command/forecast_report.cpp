@@ -14,17 +14,24 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// "+1.3 %": what a training of just this came to; "~2.1 %": the median of others; "-": of none.
+std::string past_of(const std::optional<double>& of_this_one, const PastError& past) {
+  if (of_this_one) return fmt::format("{:+.1f} %", 100 * *of_this_one);
+  return past.trainings > 0 ? fmt::format("~{:.1f} %", 100 * past.median) : "-";
+}
+
 std::string milliseconds(double seconds) { return fmt::format("{:.3f} ms", seconds * 1e3); }
 
 }  // namespace
 
 void print_forecast(const ForecastArguments& o, const std::string& device, const dist::Links& links,
-                    int hosts, const std::vector<ForecastRow>& rows) {
+                    int hosts, const std::vector<ForecastRow>& rows, const PastError& past,
+                    const PastError& past_memory) {
   const double one = rows[0].forecast.seconds_per_step;
   say(stdout,
       "simulated: {}, batches of {} a rank, on {}{}; no device was used\n\n"
-      "ranks  overlap         step      compute   all-reduce      exposed  of linear   images/s  "
-      "    memory\n",
+      "ranks  overlap         step    error      compute   all-reduce      exposed  of linear   "
+      "images/s      memory    error\n",
       o.recipe, o.batch, device,
       hosts == 1 ? ""
       : o.hosts
@@ -32,13 +39,15 @@ void print_forecast(const ForecastArguments& o, const std::string& device, const
           : fmt::format(", {} a host, at {:g} Gbit/s", links.ranks_per_host, links.host * 8e-9));
   for (const ForecastRow& row : rows) {
     const StepForecast& f = row.forecast.step;
-    say(stdout, "{:5}  {:7} {:>12} {:>12} {:>12} {:>12} {:>9.1f} % {:>10.0f} {:>11}\n", row.ranks,
+    say(stdout, "{:5}  {:7} {:>12} {:>8} {:>12} {:>12} {:>12} {:>9.1f} % {:>10.0f} {:>11} {:>8}\n",
+        row.ranks,
         row.ranks == 1 ? ""
         : row.overlap  ? "yes"
                        : "no",
-        milliseconds(f.step), milliseconds(f.compute), milliseconds(f.communication),
-        milliseconds(f.exposed), 100 * one / row.forecast.seconds_per_step,
-        row.samples_per_s(o.batch), format_bytes(row.forecast.memory));
+        milliseconds(f.step), past_of(row.off, past), milliseconds(f.compute),
+        milliseconds(f.communication), milliseconds(f.exposed),
+        100 * one / row.forecast.seconds_per_step, row.samples_per_s(o.batch),
+        format_bytes(row.forecast.memory), past_of(row.memory_off, past_memory));
   }
   for (const ForecastRow& row : rows)
     if (const train::Forecast& f = row.forecast; f.seconds_per_step > f.step.step)
@@ -84,6 +93,14 @@ void print_training(const ForecastArguments& o, const ForecastWork& work,
   }
 }
 
+nlohmann::ordered_json to_json(const PastError& past) {
+  if (past.trainings == 0) return nullptr;
+  return Json{{"simulated", past.simulated},
+              {"trainings", past.trainings},
+              {"median", past.median},
+              {"worst", past.worst}};
+}
+
 nlohmann::ordered_json to_json(const ForecastRow& row, const ForecastArguments& o, double one,
                                const std::optional<ForecastWork>& work) {
   const StepForecast& f = row.forecast.step;
@@ -102,7 +119,8 @@ nlohmann::ordered_json to_json(const ForecastRow& row, const ForecastArguments& 
                {"memory_bytes", row.forecast.memory},
                {"kernels", f.kernels},
                {"collectives", f.collectives},
-               {"off", row.off ? Json(*row.off) : Json(nullptr)}};
+               {"off", row.off ? Json(*row.off) : Json(nullptr)},
+               {"memory_off", row.memory_off ? Json(*row.memory_off) : Json(nullptr)}};
   if (!work) return json;
   json["seconds"] = row.seconds(*work, o.batch);
   json["joules"] = row.energy(*work, o.batch);

@@ -34,7 +34,8 @@ struct ForecastRow {
   int ranks;
   bool overlap;
   train::Forecast forecast;
-  std::optional<double> off;  ///< what a training took over what was forecast, less one
+  std::optional<double> off;         ///< what a training took over what was forecast, less one
+  std::optional<double> memory_off;  ///< the same of its memory
 
   double samples_per_s(int64_t batch) const {
     return static_cast<double>(batch) * ranks / forecast.seconds_per_step;
@@ -54,13 +55,18 @@ struct ForecastRow {
   }
 };
 
-/// Tables of steps, of how far forecasts before were off, and of whole trainings.
+/// Tables of steps (beside the numbers how far this forecast, or else the median one of the device,
+/// was off), of how far forecasts before were off, and of whole trainings.
 void print_forecast(const ForecastArguments& o, const std::string& device, const dist::Links& links,
-                    int hosts, const std::vector<ForecastRow>& rows);
+                    int hosts, const std::vector<ForecastRow>& rows, const PastError& past,
+                    const PastError& past_memory);
 void print_past_error(const std::string& device, const PastError& past,
                       const std::vector<ForecastRow>& rows);
 void print_training(const ForecastArguments& o, const ForecastWork& work,
                     const std::vector<ForecastRow>& rows);
+
+/// Null where no training was measured.
+nlohmann::ordered_json to_json(const PastError& past);
 
 /// `one`: seconds of a step of one rank. Without `work` there is nothing of a training.
 nlohmann::ordered_json to_json(const ForecastRow& row, const ForecastArguments& o, double one,

@@ -113,7 +113,7 @@ class TrainSession {
                                        : train::RunPhase::finished);
     log_.add_report(document_.history_line());
     for (const std::string& error : log_.errors()) warn(error);
-    if (trained && !failure_) keep_step_time(request_, *trainer_, result_);
+    if (trained && !failure_) keep_training(request_, *trainer_, result_, training_peak_);
     report(trained);
     if (failure_) std::rethrow_exception(failure_);
     if (!result_.stopped) return 0;
@@ -208,6 +208,7 @@ class TrainSession {
     try {
       with_hint([&] {
         result_ = trainer_->train();
+        training_peak_ = Allocator::of(request_.chosen.devices[0]).stats().peak_live;
         if (group_) rows_ = gather_rows(*group_, request_.chosen.devices[0], result_);
       });
     } catch (...) {
@@ -361,6 +362,7 @@ class TrainSession {
   std::optional<StatusServer> server_;
   std::string unwatched_;  // why there is none
   std::optional<TensorBoardLog> tensorboard_;
+  int64_t training_peak_ = 0;  // bytes of the first device, before the test
   std::optional<train::HeatGuard> heat_;
   std::optional<diag::Monitor> monitor_;
   bool sensors_shown_ = false;

@@ -1,4 +1,5 @@
 // `brim forecast`: a step, and a whole training.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -95,6 +96,16 @@ TEST_F(ForecastCommand, TellsHowFarItWasFromTrainings) {
   EXPECT_EQ(found["past"]["trainings"], 1);
   EXPECT_LT(std::abs(found["forecasts"][0]["off"].get<double>()), 0.5);
   EXPECT_TRUE(found["forecasts"][1]["off"].is_null());  // of two ranks
+  EXPECT_EQ(found["past_memory"]["trainings"], 1);
+  EXPECT_FALSE(found["forecasts"][0]["memory_off"].is_null());
+  // Beside the numbers: that of this one, and the median for what nobody has trained.
+  const std::string table = forecast({}).out;
+  EXPECT_NE(table.find(fmt::format(" {:+.1f} %", 100 * found["forecasts"][0]["off"].get<double>())),
+            std::string::npos)
+      << table;
+  EXPECT_NE(table.find(fmt::format(" ~{:.1f} %", 100 * found["past"]["median"].get<double>())),
+            std::string::npos)
+      << table;
   EXPECT_NE(forecast({}).out.find("of 1 simulated training, at most"), std::string::npos);
 }
 

@@ -39,10 +39,24 @@ TEST_F(ForecastHistory, KnowsItsPastError) {
   EXPECT_EQ(past.trainings, 2);
   EXPECT_NEAR(past.of_this_one.value(), -0.1, 1e-12);
   EXPECT_NEAR(past.worst, 0.1, 1e-12);
+  EXPECT_NEAR(past.median, 0.055, 1e-12);  // of 0.1 and 0.01
   EXPECT_FALSE(past_error("a card", "a").of_this_one);
   EXPECT_EQ(past_error("another card", "a").trainings, 0);
   keep_measured("a card", "b", 2, false);  // the newest counts
   EXPECT_DOUBLE_EQ(past_error("a card", "b").of_this_one.value(), 0);
+}
+
+TEST_F(ForecastHistory, KeepsMemoryApartFromTime) {
+  keep_forecast("a card", "a", 1);
+  keep_forecast("a card", "a", 8, Forecasted::memory);
+  keep_measured("a card", "a", 10, false, Forecasted::memory);
+  EXPECT_EQ(past_error("a card", "a").trainings, 0);
+  keep_measured("a card", "a", 1.5, true);
+  EXPECT_TRUE(past_error("a card", "a").simulated);
+  EXPECT_DOUBLE_EQ(past_error("a card", "a").median, 0.5);
+  const PastError memory = past_error("a card", "a", Forecasted::memory);
+  EXPECT_FALSE(memory.simulated);
+  EXPECT_DOUBLE_EQ(memory.of_this_one.value(), 0.25);
 }
 
 TEST_F(ForecastHistory, WhatNoFileMayHoldIsNotKept) {
