@@ -3,6 +3,7 @@
 #include <brim/train/summary_writer.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
