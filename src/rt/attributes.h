@@ -25,6 +25,27 @@ struct ConvolutionAttributes {
   double low = -kInfinity, high = kInfinity;  ///< bounds of outputs: a ReLU has 0 and infinity
 };
 
+/// f32 to u8: round(x * inverse) + zero_point, half to even, held in 0..255; NaN becomes 0. x and y
+/// have as many elements.
+struct QuantizeAttributes {
+  double inverse = 1;  ///< of the scale
+  int64_t zero_point = 0;
+};
+
+/// A convolution of one group in 8-bit integers. x: (n, h, w, c) in u8; y: (n, oh, ow, o) in f32,
+/// in u8, or first the one and then the other. Sums of (x - zero_point) * weight are i32; y is sum
+/// * scale + shift, rounded once, and what ConvolutionAttributes adds and bounds.
+///   weights  u8 (panels, ..): of each panel 16 i32, the sums of an output's weights; then the
+///            weights, i8, (kh, steps, 16, 4): kw * c inputs in steps of 4, the rest zeros. With
+///            dilated columns (kh, kw, steps, 16, 4): c inputs in steps of 4
+/// then scale and shift, in as many numbers as the panels have outputs, then, where there is one,
+/// a residual in f32 of y's shape.
+struct Int8ConvolutionAttributes {
+  ConvolutionAttributes windows;
+  int64_t zero_point = 0;   ///< of x
+  QuantizeAttributes next;  ///< of y in u8
+};
+
 /// x: (n, h, w, c), y: (n, oh, ow, c). Averages divide by the elements of the image in a window,
 /// or, with count_padding, by all that it covers, but for what lies beyond padding of as many rows
 /// and columns behind the image as before it.

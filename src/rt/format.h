@@ -102,6 +102,8 @@ enum class OpCode : uint32_t {
   copy = 10,
   matmul = 11,  ///< a: (.., m, k), b: (.., k, n), y: (.., m, n); leading axes broadcast
   gather = 12,
+  quantize = 13,
+  int8_convolution = 14,
 };
 
 }  // namespace brim::rt

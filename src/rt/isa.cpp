@@ -36,6 +36,12 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512cd");
 }
+bool has_vnni_instructions() {
+  return has_avx512() && __builtin_cpu_supports("avx512vnni") &&
+         __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
+         __builtin_cpu_supports("avx512bitalg") && __builtin_cpu_supports("avx512vpopcntdq") &&
+         __builtin_cpu_supports("gfni") && __builtin_cpu_supports("vpclmulqdq");
+}
 bool cpu_has(Isa isa) {
   switch (isa) {
     case Isa::baseline:
@@ -53,6 +59,7 @@ bool cpu_has(Isa isa) {
   return false;
 }
 #else
+bool has_vnni_instructions() { return false; }
 bool cpu_has(Isa isa) { return isa == Isa::baseline; }
 #endif
 
@@ -67,6 +74,8 @@ Isa best_isa() {
   while (i > 0 && !is_available(static_cast<Isa>(i))) --i;
   return static_cast<Isa>(i);
 }
+
+bool has_vnni() { return has_vnni_instructions(); }
 
 bool parse_isa(const char* name, Isa& isa) {
   for (int i = 0; i < kIsas; ++i)

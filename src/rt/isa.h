@@ -12,6 +12,8 @@ const char* name_of(Isa isa);
 /// Whether this runtime has kernels for it, and this CPU can run them.
 bool is_available(Isa isa);
 Isa best_isa();
+/// Whether the CPU sums up four products of bytes at once, besides what avx512 has.
+bool has_vnni();
 /// False where there is no such name.
 bool parse_isa(const char* name, Isa& isa);
 

@@ -3,9 +3,9 @@
 
 namespace brim::rt {
 
-const Op* const kOps[] = {&kConvolutionOp, &kWinogradOp, &kDepthwiseOp, &kMaxPoolOp,
-                          &kAveragePoolOp, &kUnaryOp,    &kBinaryOp,    &kSoftmaxOp,
-                          &kLayerNormOp,   &kCopyOp,     &kMatmulOp,    &kGatherOp,
-                          nullptr};
+const Op* const kOps[] = {
+    &kConvolutionOp, &kWinogradOp, &kDepthwiseOp, &kMaxPoolOp,         &kAveragePoolOp,
+    &kUnaryOp,       &kBinaryOp,   &kSoftmaxOp,   &kLayerNormOp,       &kCopyOp,
+    &kMatmulOp,      &kGatherOp,   &kQuantizeOp,  &kInt8ConvolutionOp, nullptr};
 
 }  // namespace brim::rt

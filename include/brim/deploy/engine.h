@@ -26,8 +26,11 @@ struct EngineOptions {
   std::map<std::string, std::string> metadata;    ///< what a program needs to know
   /// Samples with brim's outputs, each computed by itself, which brim_rt_verify() compares.
   int64_t proof_samples = 2;
-  double tolerance = 1e-4;  ///< of their outputs, as a share of the largest one
-  int threads = 0;          ///< that layers are measured with; 0: one for each core
+  /// Of their outputs, as a share of the largest one. 0: 1e-4, or 0.02 where layers are in 8-bit
+  /// integers: a number in f32 that is rounded otherwise in its last bit may become another
+  /// integer.
+  double tolerance = 0;
+  int threads = 0;  ///< that layers are measured with; 0: one for each core
 };
 
 /// What a file holds.

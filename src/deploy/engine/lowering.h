@@ -49,6 +49,12 @@ class Lowering {
     step(op, std::move(inputs), output);
     program_.steps.back().words = std::move(words);
   }
+  template <class Attributes>
+  void step(rt::OpCode op, std::vector<uint32_t> inputs, std::vector<uint32_t> outputs,
+            const Attributes& a) {
+    step(op, std::move(inputs), outputs[0], a);
+    program_.steps.back().outputs = std::move(outputs);
+  }
   void step(rt::OpCode op, std::vector<uint32_t> inputs, uint32_t output) {
     program_.steps.push_back({op, module_, std::move(inputs), {output}, {}});
   }

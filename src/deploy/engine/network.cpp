@@ -35,9 +35,9 @@ EngineNetwork engine_network(const OnnxGraph& graph) {
     return by_name[name];
   };
   for (const Port& port : graph.inputs())
-    network.inputs.push_back(add(port.name, {fixed_shape(port.shape), port.dtype, {}}));
+    network.inputs.push_back(add(port.name, {fixed_shape(port.shape), port.dtype, {}, nullptr}));
   for (const Initializer& i : graph.initializers())
-    add(i.name, {i.tensor.shape(), i.tensor.dtype(), i.tensor});
+    add(i.name, {i.tensor.shape(), i.tensor.dtype(), i.tensor, nullptr});
   for (const Node& node : graph.nodes()) {
     EngineNode made;
     made.op = node.op;
@@ -48,7 +48,7 @@ EngineNetwork engine_network(const OnnxGraph& graph) {
       made.inputs.push_back(input.empty() ? -1 : by_name.at(input));
     for (size_t i = 0; i < node.outputs.size(); ++i)
       made.outputs.push_back(
-          add(node.outputs[i], {fixed_shape(node.made[i].shape), node.made[i].dtype, {}}));
+          add(node.outputs[i], {fixed_shape(node.made[i].shape), node.made[i].dtype, {}, nullptr}));
     network.nodes.push_back(std::move(made));
   }
   for (const Port& port : graph.outputs()) network.outputs.push_back(by_name.at(port.name));

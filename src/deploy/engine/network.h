@@ -2,11 +2,13 @@
 // fewer.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <brim/core/quant_params.h>
 #include <brim/core/tensor.h>
 
 #include "deploy/onnx/graph.h"
@@ -14,10 +16,17 @@
 
 namespace brim::deploy {
 
+/// Weights in 8-bit integers: i8, an output in each row, with a scale for each.
+struct EngineIntegers {
+  Tensor values, scales;
+};
+
 struct EngineValue {
   Shape shape;
   DType dtype = DType::f32;
   Tensor constant;  ///< undefined where it is computed
+  /// What a constant in f32 was made of; null: it was f32.
+  std::shared_ptr<const EngineIntegers> integers = nullptr;
 };
 
 struct EngineNode {
@@ -28,6 +37,9 @@ struct EngineNode {
   // What passes have joined to it.
   int residual = -1;  ///< added to the result of a convolution or product
   double low = -rt::kInfinity, high = rt::kInfinity;  ///< bounds of the result
+  std::optional<QuantParams> input;  ///< of a layer in 8-bit integers: of input 0, which is u8
+  std::optional<QuantParams> next;   ///< of output 1, which is output 0 in u8
+  bool is_kept = true;               ///< whether output 0 is wanted, too
 
   bool is_bounded() const { return low != -rt::kInfinity || high != rt::kInfinity; }
   bool has(size_t input) const { return input < inputs.size() && inputs[input] >= 0; }
@@ -59,7 +71,7 @@ struct EngineNetwork {
   /// The integers of a constant input. Throws NotImplemented where it is computed.
   std::vector<int64_t> integers(const EngineNode& node, size_t input) const;
   int add_constant(const Tensor& x) {
-    values.push_back({x.shape(), x.dtype(), x});
+    values.push_back({x.shape(), x.dtype(), x, nullptr});
     return static_cast<int>(values.size()) - 1;
   }
 };
@@ -70,5 +82,13 @@ EngineNetwork engine_network(const OnnxGraph& graph);
 /// Computes constants in other shapes, orders and dtypes, folds batch norm into weights, and joins
 /// to layers what is done with each of their outputs.
 void simplify(EngineNetwork& network);
+
+// Of simplify(), for integers between QuantizeLinear and DequantizeLinear:
+
+/// Weights in integers become constants that know of them.
+void compute_weights(EngineNetwork& network);
+/// Layers take integers, and give them to the next one, where both sides of a product are integers.
+/// Leaves behind what no output needs.
+void join_integers(EngineNetwork& network);
 
 }  // namespace brim::deploy

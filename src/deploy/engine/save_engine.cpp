@@ -94,23 +94,34 @@ void check_options(const EngineOptions& o) {
              "[engine] {} samples as proof; there are 1 to 1024", o.proof_samples);
   BRIM_CHECK(o.proof_samples > 1 || std::ranges::max(o.batches) == 1, ValueError,
              "[engine] one sample as proof; for batches there are 2 or more");
-  BRIM_CHECK(o.tolerance > 0 && o.tolerance < 1, ValueError,
-             "[engine] a tolerance of {}; it is above 0 and below 1", o.tolerance);
+  BRIM_CHECK(o.tolerance >= 0 && o.tolerance < 1, ValueError,
+             "[engine] a tolerance of {}; it is from 0, which is the usual one, to below 1",
+             o.tolerance);
   BRIM_CHECK(o.threads >= 0 && o.threads <= 1024, ValueError,
              "[engine] {} threads; they are 0, which is all cores, to 1024", o.threads);
+}
+
+double usual_tolerance(const EngineNetwork& network) {
+  constexpr double kFloats = 1e-4, kIntegers = 0.02;
+  const bool has_integers = std::ranges::any_of(
+      network.nodes, [](const EngineNode& node) { return node.input.has_value(); });
+  return has_integers ? kIntegers : kFloats;
 }
 
 }  // namespace
 
 EngineSummary save_engine(const std::string& path, nn::Module& network,
                           const EngineForward& forward, const std::vector<Tensor>& examples,
-                          const EngineOptions& options) {
-  check_options(options);
+                          const EngineOptions& wanted) {
+  check_options(wanted);
   for (const Tensor& x : examples)
     BRIM_CHECK(!x.defined() || x.dtype() == DType::f32 || x.dtype() == DType::i64 ||
                    x.dtype() == DType::u8,
                NotImplemented, "[engine] an input of {}; they are f32, i64 or u8", name(x.dtype()));
   const DeviceScope host(Device::cpu());  // of constants and samples
+  EngineOptions options = wanted;
+  Programs programs(network, forward, examples, options);
+  if (options.tolerance == 0) options.tolerance = usual_tolerance(programs.simplified(1));
   EngineFile file{.programs = {},
                   .weights = nullptr,
                   .inputs = options.inputs,
@@ -121,7 +132,6 @@ EngineSummary save_engine(const std::string& path, nn::Module& network,
                   .tolerance = options.tolerance,
                   .proof = {}};
   EngineWeights weights;
-  Programs programs(network, forward, examples, options);
   const Proof proof = proof_of(network, forward, examples, programs.simplified(1), options);
   const std::vector<Tensor>& outputs = proof.outputs;
   const int64_t scores = outputs[0].rank() > 0 ? outputs[0].shape().back() : 0;

@@ -31,6 +31,8 @@ const std::vector<Kernel>& kernels() {
   static const std::vector<const char*> kPool = {"ops/pool.cpp", "kernels/pool.cpp"};
   static const std::vector<const char*> kElementwise = {"ops/elementwise.cpp",
                                                         "kernels/elementwise.cpp"};
+  static const std::vector<const char*> kInt8 = {"ops/int8.cpp", "kernels/int8_convolution.cpp",
+                                                 "kernels/quantize.cpp"};
   static const std::vector<Kernel> all = {
       {"convolution", "kConvolutionOp", kConvolution},
       {"winograd", "kWinogradOp", kConvolution},
@@ -41,6 +43,8 @@ const std::vector<Kernel>& kernels() {
       {"binary", "kBinaryOp", kElementwise},
       {"softmax", "kSoftmaxOp", kElementwise},
       {"layer_norm", "kLayerNormOp", kElementwise},
+      {"quantize", "kQuantizeOp", kInt8},
+      {"int8_convolution", "kInt8ConvolutionOp", kInt8},
       {"copy", "kCopyOp", {"ops/copy.cpp"}},
       {"gather", "kGatherOp", {"ops/copy.cpp"}},
       {"matmul",

@@ -18,6 +18,7 @@ class Simplifier {
   explicit Simplifier(EngineNetwork& network) : network_(network) {}
 
   void run() {
+    compute_weights(network_);
     for (EngineNode& node : network_.nodes) {
       if (node.op == "Identity")
         replace(node.outputs[0], node.inputs[0]);
@@ -35,6 +36,8 @@ class Simplifier {
     each([this](EngineNode& node) { return add_bias(node); });
     each([this](EngineNode& node) { return join_sigmoid(node); });
     each([this](EngineNode& node) { return join_sum(node) || join_bounds(node); });
+    join_integers(network_);
+    drop_unused();
   }
 
  private:
@@ -90,6 +93,7 @@ class Simplifier {
       for (const int64_t axis : node.attribute<std::vector<int64_t>>("perm", {}))
         order.push_back(static_cast<int>(axis));
       y.constant = x.permute(order).contiguous();
+      y.integers = value(node.inputs[0]).integers;  // an output in each row, as before
     } else if (node.op == "Cast") {
       y.constant = x.to(y.dtype);
     } else if (node.op == "Expand") {
@@ -140,6 +144,9 @@ class Simplifier {
     rows[0] = scale.numel();
     const Tensor folded = weight * scale.reshape(rows);
     const int new_weight = network_.add_constant(folded.to(DType::f32));
+    if (const auto& integers = value(layer->inputs[1]).integers)
+      value(new_weight).integers = std::make_shared<const EngineIntegers>(EngineIntegers{
+          integers->values, (integers->scales.to(DType::f64) * scale).to(DType::f32)});
     const int new_bias = network_.add_constant(bias.to(DType::f32));
     layer->inputs.resize(3);
     layer->inputs[1] = new_weight;

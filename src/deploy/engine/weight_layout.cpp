@@ -2,6 +2,7 @@
 #include "deploy/engine/weight_layout.h"
 
 #include <array>
+#include <cstring>
 
 #include "formula/winograd.h"
 #include "rt/kernels/convolution.h"
@@ -52,13 +53,25 @@ std::vector<float> taps_first(const std::vector<float>& weights, int64_t channel
   return channels_last(weights, 1, channels, taps);
 }
 
-std::vector<float> channels_last(const std::vector<float>& weights, int64_t rows, int64_t channels,
-                                 int64_t pixels) {
-  std::vector<float> to(weights.size());
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < channels; ++c)
-      for (int64_t p = 0; p < pixels; ++p)
-        to[at((r * pixels + p) * channels + c)] = weights[at((r * channels + c) * pixels + p)];
+std::vector<uint8_t> panels_of_integers(const std::vector<int8_t>& weights, int64_t outputs,
+                                        int64_t inputs, int64_t segments, int64_t taps) {
+  const int64_t steps = (taps * inputs + 3) / 4, sum_bytes = kPanel * 4;
+  const int64_t panel_bytes = sum_bytes + segments * steps * kPanel * 4;
+  std::vector<uint8_t> to(at(panels_of(outputs) * panel_bytes), 0);
+  for (int64_t o = 0; o < outputs; ++o) {
+    uint8_t* const panel = to.data() + o / kPanel * panel_bytes;
+    int32_t sum = 0;
+    for (int64_t i = 0; i < inputs; ++i)
+      for (int64_t s = 0; s < segments; ++s)
+        for (int64_t t = 0; t < taps; ++t) {
+          const int8_t weight = weights[at(((o * inputs + i) * segments + s) * taps + t)];
+          const int64_t input = t * inputs + i;
+          panel[sum_bytes + ((s * steps + input / 4) * kPanel + o % kPanel) * 4 + input % 4] =
+              static_cast<uint8_t>(weight);
+          sum += weight;
+        }
+    std::memcpy(panel + o % kPanel * 4, &sum, sizeof sum);
+  }
   return to;
 }
 

@@ -61,7 +61,8 @@ void pool_rows(const Pooling& p, int64_t begin, int64_t end, float start, const 
   }
 }
 
-int64_t rows_worth_a_thread(const Pooling& p) {
+template <class T>
+int64_t rows_worth_a_thread(const PoolingOf<T>& p) {
   constexpr int64_t kWork = int64_t{1} << 15;
   const int64_t work = p.ow * p.c * p.a.kernel_h * p.a.kernel_w;
   return work > 0 ? (kWork + work - 1) / work : kWork;
@@ -77,6 +78,42 @@ void run_max_pool(const Pooling& p, const Threads& threads) {
               return hn::IfThenElse(hn::Eq(x, x), hn::IfThenElse(hn::Gt(x, sum), x, sum), x);
             },
             [](VecF sum, int64_t) HWY_ATTR { return sum; });
+      });
+}
+
+/// The largest of `columns` x `rows` bytes, for as many channels as a vector has.
+template <class D>
+HWY_INLINE void max_of_bytes(D d, const U8Pooling& p, const uint8_t* x, const Span& rows,
+                             const Span& columns, uint8_t* y) {
+  auto max = hn::Zero(d);
+  for (int64_t i = rows.first; i < rows.last; i += p.a.dilation_h) {
+    const uint8_t* at = x + (i * p.w + columns.first) * p.c;
+    for (int64_t j = columns.first; j < columns.last;
+         j += p.a.dilation_w, at += p.a.dilation_w * p.c)
+      max = hn::Max(max, hn::LoadU(d, at));
+  }
+  hn::StoreU(max, d, y);
+}
+
+void run_max_pool_u8(const U8Pooling& p, const Threads& threads) {
+  const hn::CappedTag<uint8_t, 16> d;
+  const hn::CappedTag<uint8_t, 1> one;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  parallel_parts(
+      threads, p.n * p.oh, rows_worth_a_thread(p), [&](int64_t, int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) {
+          const int64_t row = r % p.oh;
+          const Span rows(row * p.a.stride_h - p.a.top, p.h, p.a.kernel_h, p.a.dilation_h, p.a.top);
+          const uint8_t* const x = p.x + r / p.oh * p.h * p.w * p.c;
+          for (int64_t column = 0; column < p.ow; ++column) {
+            const Span columns(column * p.a.stride_w - p.a.left, p.w, p.a.kernel_w, p.a.dilation_w,
+                               p.a.left);
+            uint8_t* const y = p.y + (r * p.ow + column) * p.c;
+            int64_t c = 0;
+            for (; c + lanes <= p.c; c += lanes) max_of_bytes(d, p, x + c, rows, columns, y + c);
+            for (; c < p.c; ++c) max_of_bytes(one, p, x + c, rows, columns, y + c);
+          }
+        }
       });
 }
 
@@ -98,10 +135,14 @@ HWY_AFTER_NAMESPACE();
 namespace brim::rt {
 
 BRIM_RT_ISA_TABLE(run_max_pool);
+BRIM_RT_ISA_TABLE(run_max_pool_u8);
 BRIM_RT_ISA_TABLE(run_average_pool);
 
 void max_pool(Isa isa, const Pooling& pool, const Threads& threads) {
   run_max_pool_table.of(isa)(pool, threads);
+}
+void max_pool_u8(Isa isa, const U8Pooling& pool, const Threads& threads) {
+  run_max_pool_u8_table.of(isa)(pool, threads);
 }
 void average_pool(Isa isa, const Pooling& pool, const Threads& threads) {
   run_average_pool_table.of(isa)(pool, threads);

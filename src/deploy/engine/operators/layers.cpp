@@ -2,6 +2,7 @@
 
 #include "deploy/engine/faster_convolution.h"
 #include "deploy/engine/lowering.h"
+#include "deploy/engine/operators/int8.h"
 #include "deploy/engine/operators/windows.h"
 #include "deploy/engine/weight_layout.h"
 
@@ -37,6 +38,7 @@ uint32_t add_bias(Lowering& to, const EngineNode& node, int64_t groups, int64_t 
 }
 
 void convolution(Lowering& to, const EngineNode& node) {
+  if (node.input) return int8_convolution(to, node);
   const Shape w = to.network.shape(node, 1);
   BRIM_CHECK(w.rank() == 4, NotImplemented, "kernels of {} axes", w.rank() - 2);
   const int64_t groups = node.attribute<int64_t>("group", 1);
@@ -157,12 +159,14 @@ void product(Lowering& to, const EngineNode& node, std::vector<float> weights, i
 }
 
 void gemm(Lowering& to, const EngineNode& node) {
+  if (node.input) return int8_product(to, node);
   BRIM_CHECK(node.attribute<int64_t>("transB", 0) == 1, NotImplemented,
              "a matrix that is not transposed");
   product(to, node, weights_of(to, node, 1), to.network.shape(node, 1)[0]);
 }
 
 void matmul(Lowering& to, const EngineNode& node) {
+  if (node.input) return int8_product(to, node);
   if (to.network.is_constant(node, 1) && to.network.shape(node, 1).rank() == 2) {
     const Tensor w = to.network.constant(node, 1).to(DType::f32).t().contiguous();
     return product(to, node, w.to_vector<float>(), w.shape()[0]);

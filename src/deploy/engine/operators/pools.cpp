@@ -9,7 +9,7 @@ void pool(Lowering& to, const EngineNode& node, rt::OpCode op, const rt::PoolAtt
   const Shape y_shape = to.network.values[static_cast<size_t>(node.outputs[0])].shape;
   BRIM_CHECK(y_shape.rank() == 4, NotImplemented, "pooling of {} axes", y_shape.rank());
   const uint32_t x = to.nhwc(node.inputs[0]);
-  const uint32_t y = to.made({y_shape[0], y_shape[2], y_shape[3], y_shape[1]});
+  const uint32_t y = to.made({y_shape[0], y_shape[2], y_shape[3], y_shape[1]}, to.value(x).dtype);
   to.step(op, {x}, y, a);
   to.set_nhwc(node.outputs[0], y);
 }

@@ -1,0 +1,165 @@
+// Layers in 8-bit integers: ONNX has them as QuantizeLinear, DequantizeLinear and the layer in f32.
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include <brim/ops/binary.h>
+
+#include "deploy/engine/network.h"
+
+namespace brim::deploy {
+namespace {
+
+/// Scale and zero point of QuantizeLinear or DequantizeLinear, where they are one constant for all
+/// of a tensor in u8.
+std::optional<QuantParams> params_of(const EngineNetwork& network, const EngineNode& node) {
+  const std::optional<double> scale = network.number(node, 1), zero = network.number(node, 2);
+  if (!scale || !zero || network.constant(node, 2).dtype() != DType::u8) return {};
+  return QuantParams{static_cast<float>(*scale), static_cast<int32_t>(*zero)};
+}
+
+/// Who makes a value, and how often it is used.
+class Flow {
+ public:
+  explicit Flow(EngineNetwork& network)
+      : makers_(network.values.size(), nullptr), uses_(network.values.size(), 0) {
+    for (EngineNode& node : network.nodes) {
+      for (const int id : node.inputs) use(id);
+      use(node.residual);
+      for (const int id : node.outputs) makers_[static_cast<size_t>(id)] = &node;
+    }
+    for (const int id : network.outputs) use(id);
+  }
+  EngineNode* maker(int id) const { return makers_[static_cast<size_t>(id)]; }
+  int uses(int id) const { return uses_[static_cast<size_t>(id)]; }
+
+ private:
+  void use(int id) {
+    if (id >= 0) ++uses_[static_cast<size_t>(id)];
+  }
+  std::vector<EngineNode*> makers_;
+  std::vector<int> uses_;
+};
+
+class IntegerPass {
+ public:
+  explicit IntegerPass(EngineNetwork& network) : network_(network) {}
+
+  void run() {
+    take_integers();
+    while (share() || move_forward()) {
+    }
+    give_integers();
+  }
+
+ private:
+  EngineValue& value(int id) { return network_.values[static_cast<size_t>(id)]; }
+
+  /// Layers with weights in integers read the integers themselves.
+  void take_integers() {
+    const Flow flow(network_);
+    for (EngineNode& node : network_.nodes) {
+      const bool is_layer = node.op == "Conv" || node.op == "Gemm" || node.op == "MatMul";
+      if (!is_layer || !node.has(1) || !value(node.inputs[1]).integers) continue;
+      const EngineNode* const before = flow.maker(node.inputs[0]);
+      if (!before || before->op != "DequantizeLinear") continue;
+      const std::optional<QuantParams> params = params_of(network_, *before);
+      if (!params || node.attribute<int64_t>("group", 1) != 1) continue;
+      node.input = params;
+      node.inputs[0] = before->inputs[0];
+    }
+  }
+
+  /// The same integers are made once.
+  bool share() {
+    bool has_changed = false;
+    for (size_t i = 0; i < network_.nodes.size(); ++i) {
+      const EngineNode& first = network_.nodes[i];
+      if (first.op != "QuantizeLinear" || first.outputs.empty()) continue;
+      for (size_t k = i + 1; k < network_.nodes.size(); ++k) {
+        EngineNode& other = network_.nodes[k];
+        if (other.op != "QuantizeLinear" || other.inputs[0] != first.inputs[0] ||
+            params_of(network_, other) != params_of(network_, first) || !params_of(network_, first))
+          continue;
+        replace(other.outputs[0], first.outputs[0]);
+        network_.nodes.erase(network_.nodes.begin() + static_cast<std::ptrdiff_t>(k--));
+        has_changed = true;
+      }
+    }
+    return has_changed;
+  }
+
+  /// Integers are made before they are moved: a quarter of the bytes is, and the layer before can
+  /// make them. The largest number is the largest integer.
+  bool move_forward() {
+    const Flow flow(network_);
+    for (EngineNode& node : network_.nodes) {
+      if (node.op != "QuantizeLinear" || !params_of(network_, node)) continue;
+      EngineNode* const before = flow.maker(node.inputs[0]);
+      const bool can = before && flow.uses(node.inputs[0]) == 1 &&
+                       (before->op == "Reshape" || before->op == "MaxPool");
+      if (!can) continue;
+      const int x = before->inputs[0], y = node.outputs[0];
+      network_.values.push_back({value(x).shape, DType::u8, {}, nullptr});
+      const int integers = static_cast<int>(network_.values.size()) - 1;
+      std::swap(*before, node);
+      before->inputs[0] = x;
+      before->outputs[0] = integers;
+      node.inputs[0] = integers;
+      node.outputs[0] = y;
+      return true;
+    }
+    return false;
+  }
+
+  /// Kernels that round their results themselves.
+  bool can_give(const EngineNode& node) const {
+    if (node.next || !node.op.size()) return false;
+    return node.input.has_value();
+  }
+
+  void give_integers() {
+    for (size_t i = 0; i < network_.nodes.size(); ++i) {
+      const Flow flow(network_);
+      const EngineNode& node = network_.nodes[i];
+      const std::optional<QuantParams> params =
+          node.op == "QuantizeLinear" ? params_of(network_, node) : std::nullopt;
+      EngineNode* const before = params ? flow.maker(node.inputs[0]) : nullptr;
+      if (!before || before->outputs.size() != 1 || !can_give(*before)) continue;
+      before->next = params;
+      before->is_kept = flow.uses(node.inputs[0]) > 1;
+      before->outputs.push_back(node.outputs[0]);
+      network_.nodes.erase(network_.nodes.begin() + static_cast<std::ptrdiff_t>(i--));
+    }
+  }
+
+  void replace(int from, int to) {
+    for (EngineNode& node : network_.nodes) std::ranges::replace(node.inputs, from, to);
+    std::ranges::replace(network_.outputs, from, to);
+  }
+
+  EngineNetwork& network_;
+};
+
+}  // namespace
+
+void compute_weights(EngineNetwork& network) {
+  for (EngineNode& node : network.nodes) {
+    if (node.op != "DequantizeLinear" || !network.is_constant(node, 0) ||
+        !network.is_constant(node, 1) || node.attribute<int64_t>("axis", 1) != 0)
+      continue;
+    const Tensor values = network.constant(node, 0), scales = network.constant(node, 1);
+    if (values.dtype() != DType::i8 || scales.rank() != 1) continue;
+    Shape rows = Shape::filled(values.rank(), 1);
+    rows[0] = scales.numel();
+    EngineValue& y = network.values[static_cast<size_t>(node.outputs[0])];
+    y.constant = values.to(DType::f32) * scales.reshape(rows);
+    y.integers = std::make_shared<const EngineIntegers>(EngineIntegers{values, scales});
+    node.outputs.clear();
+  }
+  std::erase_if(network.nodes, [](const EngineNode& node) { return node.outputs.empty(); });
+}
+
+void join_integers(EngineNetwork& network) { IntegerPass(network).run(); }
+
+}  // namespace brim::deploy

@@ -1,0 +1,148 @@
+// Sums of products of u8 and i8, four inputs at a time, for a panel of 16 outputs: how each
+// instruction set multiplies. All are exact. Include it inside a foreach_target file only.
+#if defined(BRIM_RT_INT8_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BRIM_RT_INT8_SUMS_INL_H_
+#undef BRIM_RT_INT8_SUMS_INL_H_
+#else
+#define BRIM_RT_INT8_SUMS_INL_H_
+#endif
+
+#include <cstring>
+
+#include "rt/kernels/quantize-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::rt::HWY_NAMESPACE {
+namespace {
+
+using VecI = hn::Vec<TagI>;
+
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE4
+#if HWY_TARGET <= HWY_AVX3_DL
+constexpr int kInt8Rows = 6, kInt8Panels = 4;
+/// A step's weights of a vector of outputs.
+struct Int8Weights {
+  VecI all;
+  HWY_INLINE explicit Int8Weights(const uint8_t* from)
+      : all(hn::LoadU(TagI(), reinterpret_cast<const int32_t*>(from))) {}
+};
+/// A step's inputs, for all outputs.
+struct Int8Inputs {
+  VecI all;
+  HWY_INLINE explicit Int8Inputs(const uint8_t* from) {
+    int32_t four;
+    std::memcpy(&four, from, sizeof four);
+    all = hn::Set(TagI(), four);
+  }
+};
+HWY_INLINE VecI plus_products(VecI sum, const Int8Inputs& x, const Int8Weights& w) {
+  // No intrinsic: Highway 1.0 does not ask the compiler for avx512vnni, which this target has.
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(x.all.raw), "v"(w.all.raw));
+  return sum;
+}
+#else
+#if HWY_TARGET <= HWY_AVX3
+constexpr int kInt8Rows = 6, kInt8Panels = 2;
+#elif HWY_TARGET <= HWY_AVX2
+constexpr int kInt8Rows = 4, kInt8Panels = 1;
+#else
+constexpr int kInt8Rows = 2, kInt8Panels = 1;
+#endif
+using TagI16 = hn::Repartition<int16_t, TagI>;
+using VecI16 = hn::Vec<TagI16>;
+/// Inputs 0 and 2 of a step, and 1 and 3, as i16.
+struct Int8Weights {
+  VecI16 even, odd;
+  HWY_INLINE explicit Int8Weights(const uint8_t* from) {
+    const VecI16 all =
+        hn::BitCast(TagI16(), hn::LoadU(TagI(), reinterpret_cast<const int32_t*>(from)));
+    even = hn::ShiftRight<8>(hn::ShiftLeft<8>(all));
+    odd = hn::ShiftRight<8>(all);
+  }
+};
+struct Int8Inputs {
+  VecI16 even, odd;
+  HWY_INLINE explicit Int8Inputs(const uint8_t* from) {
+    int32_t four;
+    std::memcpy(&four, from, sizeof four);
+    const VecI all = hn::Set(TagI(), four);
+    even = hn::BitCast(TagI16(), hn::And(all, hn::Set(TagI(), 0x00FF00FF)));
+    const hn::RebindToUnsigned<TagI16> unsigned16;
+    odd = hn::BitCast(TagI16(), hn::ShiftRight<8>(hn::BitCast(unsigned16, all)));
+  }
+};
+HWY_INLINE VecI plus_pairs(VecI sum, VecI16 x, VecI16 w) {
+#if HWY_TARGET <= HWY_AVX3
+  return hn::Add(sum, VecI{_mm512_madd_epi16(x.raw, w.raw)});
+#elif HWY_TARGET <= HWY_AVX2
+  // No intrinsics: GCC makes all products of a tile first, and then runs out of registers.
+  __m256i products;
+  asm("vpmaddwd %2, %3, %1\n\tvpaddd %1, %0, %0"
+      : "+x"(sum.raw), "=&x"(products)
+      : "x"(w.raw), "x"(x.raw));
+  return sum;
+#else
+  return hn::Add(sum, VecI{_mm_madd_epi16(x.raw, w.raw)});
+#endif
+}
+HWY_INLINE VecI plus_products(VecI sum, const Int8Inputs& x, const Int8Weights& w) {
+  return plus_pairs(plus_pairs(sum, x.even, w.even), x.odd, w.odd);
+}
+#endif
+#else
+constexpr int kInt8Rows = 2, kInt8Panels = 1;
+/// The bytes of a step, each in a number of its own.
+struct Int8Weights {
+  VecI each[4];
+  HWY_INLINE explicit Int8Weights(const uint8_t* from) {
+    const VecI all = hn::LoadU(TagI(), reinterpret_cast<const int32_t*>(from));
+    each[0] = hn::ShiftRight<24>(hn::ShiftLeft<24>(all));
+    each[1] = hn::ShiftRight<24>(hn::ShiftLeft<16>(all));
+    each[2] = hn::ShiftRight<24>(hn::ShiftLeft<8>(all));
+    each[3] = hn::ShiftRight<24>(all);
+  }
+};
+struct Int8Inputs {
+  VecI each[4];
+  HWY_INLINE explicit Int8Inputs(const uint8_t* from) {
+    for (int i = 0; i < 4; ++i) each[i] = hn::Set(TagI(), int32_t{from[i]});
+  }
+};
+HWY_INLINE VecI plus_products(VecI sum, const Int8Inputs& x, const Int8Weights& w) {
+  for (int i = 0; i < 4; ++i) sum = hn::Add(sum, hn::Mul(x.each[i], w.each[i]));
+  return sum;
+}
+#endif
+
+/// a * b + c, rounded once, on every CPU.
+HWY_INLINE VecF multiply_add(VecF a, VecF b, VecF c) {
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || HWY_ARCH_ARM_A64
+  return hn::MulAdd(a, b, c);
+#else
+  HWY_ALIGN float factors[2][kPanel], all[kPanel];
+  hn::Store(a, TagF(), factors[0]);
+  hn::Store(b, TagF(), factors[1]);
+  hn::Store(c, TagF(), all);
+  for (int i = 0; i < kLanes; ++i) {
+    // The product is exact. The sum is made odd where it is not, so that it is rounded once.
+    const double product = double{factors[0][i]} * double{factors[1][i]}, other = double{all[i]};
+    double sum = product + other;
+    const double back = sum - product;
+    const double lost = (product - (sum - back)) + (other - back);
+    int64_t bits;
+    std::memcpy(&bits, &sum, sizeof bits);
+    if ((lost < 0 || lost > 0) && (bits & 1) == 0) {
+      bits += (lost > 0) == (sum > 0) ? 1 : -1;
+      std::memcpy(&sum, &bits, sizeof sum);
+    }
+    all[i] = static_cast<float>(sum);
+  }
+  return hn::Load(TagF(), all);
+#endif
+}
+
+}  // namespace
+}  // namespace brim::rt::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

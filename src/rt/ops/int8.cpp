@@ -1,0 +1,118 @@
+// Layers in 8-bit integers, and f32 to u8.
+#include "rt/kernels/int8.h"
+
+#include "rt/ops/windows.h"
+#include "rt/step.h"
+
+namespace brim::rt {
+namespace {
+
+constexpr int64_t kMaxCovered = int64_t{1} << 44;  // bytes
+
+bool is_u8(const Operand& x, int rank) { return x.dtype == DType::u8 && x.rank == rank; }
+
+bool are_same_sizes(const Operand& a, const Operand& b) {
+  if (a.rank != b.rank) return false;
+  for (int i = 0; i < a.rank; ++i)
+    if (a.dims[i] != b.dims[i]) return false;
+  return true;
+}
+
+bool is_zero_point(int64_t value) { return value >= 0 && value <= 255; }
+
+int check_quantize(const Step& s, const Failure& fail) {
+  if (!s.has_attributes<QuantizeAttributes>() || s.inputs != 1 || s.outputs != 1 ||
+      s.in(0).dtype != DType::f32 || s.out(0).dtype != DType::u8 ||
+      s.in(0).count() != s.out(0).count() ||
+      !is_zero_point(s.attributes<QuantizeAttributes>().zero_point))
+    return does_not_fit(s, fail);
+  return BRIM_RT_OK;
+}
+
+int run_quantize(const Step& s, const Run& run, const Failure&) {
+  const auto a = s.attributes<QuantizeAttributes>();
+  quantize(run.isa, s.in(0).count(), s.in(0).as<float>(), static_cast<float>(a.inverse),
+           static_cast<int32_t>(a.zero_point), s.out(0).as<uint8_t>(), run.threads);
+  return BRIM_RT_OK;
+}
+
+Int8Convolution convolution_of(const Step& s) {
+  const auto a = s.attributes<Int8ConvolutionAttributes>();
+  const Operand &x = s.in(0), &y = s.out(0), &last = s.out(s.outputs - 1);
+  return {.a = a.windows,
+          .n = x.dims[0],
+          .h = x.dims[1],
+          .w = x.dims[2],
+          .c = x.dims[3],
+          .oh = y.dims[1],
+          .ow = y.dims[2],
+          .o = y.dims[3],
+          .x = x.as<uint8_t>(),
+          .weights = s.in(1).as<uint8_t>(),
+          .scale = s.in(2).as<float>(),
+          .shift = s.in(3).as<float>(),
+          .residual = s.in_or_null<float>(4),
+          .y = y.dtype == DType::f32 ? y.as<float>() : nullptr,
+          .q = last.dtype == DType::u8 ? last.as<uint8_t>() : nullptr,
+          .zero_point = static_cast<int32_t>(a.zero_point),
+          .inverse = static_cast<float>(a.next.inverse),
+          .next_zero_point = static_cast<int32_t>(a.next.zero_point)};
+}
+
+/// One result in f32 or u8, or first the one and then the other.
+bool has_results(const Step& s) {
+  if (s.outputs == 1) return s.out(0).is_f32(4) || is_u8(s.out(0), 4);
+  return s.outputs == 2 && s.out(0).is_f32(4) && is_u8(s.out(1), 4) &&
+         are_same_sizes(s.out(0), s.out(1));
+}
+
+/// a * b, or false beyond `most`; both are 0 or more.
+bool multiply(int64_t a, int64_t b, int64_t most, int64_t& product) {
+  return !__builtin_mul_overflow(a, b, &product) && product <= most;
+}
+
+int check_convolution(const Step& s, const Failure& fail) {
+  if (!s.has_attributes<Int8ConvolutionAttributes>() || s.inputs < 4 || s.inputs > 5 ||
+      !has_results(s))
+    return does_not_fit(s, fail);
+  const Operand &x = s.in(0), &y = s.out(0);
+  const auto a = s.attributes<Int8ConvolutionAttributes>();
+  const ConvolutionAttributes& w = a.windows;
+  if (!is_u8(x, 4) || x.dims[0] != y.dims[0] || s.in(1).dtype != DType::u8 ||
+      s.in(2).dtype != DType::f32 || s.in(3).dtype != DType::f32 || w.groups != 1 ||
+      !are_windows({w.kernel_h, w.kernel_w, w.stride_h, w.stride_w, w.dilation_h, w.dilation_w},
+                   {w.top, w.left}) ||
+      !is_zero_point(a.zero_point) || !is_zero_point(a.next.zero_point))
+    return does_not_fit(s, fail);
+  if (s.inputs == 5 && (!s.in(4).is_f32(4) || !are_same_sizes(s.in(4), y)))
+    return does_not_fit(s, fail);
+  // Sizes of what windows cover and of a panel, before they are used.
+  const Int8Convolution k = convolution_of(s);
+  int64_t rows, columns, bytes, segment, taps, panel, products;
+  if (!multiply(k.oh, w.stride_h, kMaxCovered, rows) ||
+      !multiply(k.ow, w.stride_w, kMaxCovered, columns) ||
+      !multiply(k.covered_h(), k.covered_w(), kMaxCovered, bytes) ||
+      !multiply(bytes, k.c, kMaxCovered, bytes) || !multiply(bytes, k.n, kMaxCovered, bytes) ||
+      !multiply(w.kernel_w, k.c, kMaxCovered, segment) ||
+      !multiply(w.kernel_h * w.kernel_w, k.c + 3, kMaxCovered, taps) ||
+      !multiply(k.n * k.oh * k.ow, taps, kMaxCovered, products) ||
+      !multiply(panels_of(k.o), k.panel_bytes(), kMaxCovered, panel) || panel != s.in(1).count() ||
+      panels_of(k.o) * kPanel != s.in(2).count() || s.in(3).count() != s.in(2).count())
+    return does_not_fit(s, fail);
+  return BRIM_RT_OK;
+}
+
+size_t scratch_of_convolution(const Step& s, int) { return convolution_of(s).scratch(); }
+
+int run_convolution(const Step& s, const Run& run, const Failure&) {
+  convolve_int8(run.isa, convolution_of(s), run.threads, static_cast<uint8_t*>(run.scratch));
+  return BRIM_RT_OK;
+}
+
+}  // namespace
+
+const Op kQuantizeOp = {OpCode::quantize, "quantize", &check_quantize, nullptr, &run_quantize};
+const Op kInt8ConvolutionOp = {OpCode::int8_convolution, "int8_convolution", &check_convolution,
+                               &scratch_of_convolution, &run_convolution};
+
+}  // namespace brim::rt

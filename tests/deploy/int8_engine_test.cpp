@@ -1,0 +1,173 @@
+// Engines with layers in 8-bit integers: what the runtime computes is what the network computes in
+// integers, to the bit where nothing else is computed, on every instruction set.
+#include <brim/autograd/autograd.h>
+#include <brim/brim.h>
+#include <brim/compress/quantize.h>
+#include <brim/deploy/engine.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+
+#include "deploy/opened_engine.h"
+#include "deploy/zoo_inputs.h"
+#include "temporary_folder.h"
+
+namespace brim::tests {
+namespace {
+
+struct Int8Case {
+  std::string name;
+  std::function<void(nn::Sequential&)> build;
+  Shape sample;
+  double tolerance = 0;                      ///< from the network
+  std::map<std::string, int64_t> operators;  ///< that are looked at
+};
+
+std::vector<Int8Case> int8_cases() {
+  using nn::Conv2d;
+  std::vector<Int8Case> all;
+  const auto conv = [&](const std::string& name, Conv2d::Options o, int64_t h, int64_t w) {
+    all.push_back({"Conv" + name,
+                   [o](nn::Sequential& net) { net.push<Conv2d>(o); },
+                   {o.in, h, w},
+                   0,
+                   {{"int8_convolution", 1}, {"quantize", 1}, {"convolution", 0}}});
+  };
+  conv("Plain", {.in = 5, .out = 7, .kernel = 3}, 9, 11);
+  conv("Padded", {.in = 32, .out = 48, .kernel = 3, .padding = 1}, 14, 13);
+  conv("OfThreeChannels", {.in = 3, .out = 16, .kernel = 7, .stride = 2, .padding = 3}, 17, 19);
+  conv("Pointwise", {.in = 24, .out = 40, .kernel = 1, .bias = false}, 10, 10);
+  conv("PointwiseOdd", {.in = 23, .out = 33, .kernel = 1}, 3, 5);
+  conv("PointwiseStrided", {.in = 16, .out = 80, .kernel = 1, .stride = 2}, 9, 8);
+  conv("Strided", {.in = 16, .out = 64, .kernel = 3, .stride = 2, .padding = 1}, 15, 14);
+  conv("Dilated", {.in = 6, .out = 20, .kernel = {3, 2}, .padding = {2, 1}, .dilation = 2}, 12, 9);
+  conv("LargePadding", {.in = 2, .out = 3, .kernel = 3, .padding = 4}, 3, 2);
+  conv("Many", {.in = 64, .out = 130, .kernel = 3, .padding = 1}, 7, 7);
+  conv("OfOnePixel", {.in = 16, .out = 1, .kernel = 3}, 3, 3);
+  const auto linear = [&](const std::string& name, nn::Linear::Options o, const Shape& sample) {
+    all.push_back({name,
+                   [o](nn::Sequential& net) { net.push<nn::Linear>(o); },
+                   sample,
+                   0,
+                   {{"int8_convolution", 1}, {"quantize", 1}, {"convolution", 0}}});
+  };
+  linear("Linear", {.in = 37, .out = 50}, {37});
+  linear("LinearOfRows", {.in = 12, .out = 16}, {5, 12});
+  linear("LinearWithoutBias", {.in = 9, .out = 3, .bias = false}, {9});
+  // The first one gives integers to the second.
+  all.push_back({"Chain",
+                 [](nn::Sequential& net) {
+                   net.push<Conv2d>({.in = 4, .out = 20, .kernel = 3, .padding = 1});
+                   net.push<nn::ReLU>();
+                   net.push<Conv2d>({.in = 20, .out = 6, .kernel = 3});
+                 },
+                 {4, 9, 8},
+                 0,
+                 {{"int8_convolution", 2}, {"quantize", 1}, {"unary", 0}}});
+  all.push_back({"MaxPool",
+                 [](nn::Sequential& net) {
+                   net.push<Conv2d>({.in = 3, .out = 37, .kernel = 3, .padding = 1});
+                   net.push<nn::MaxPool2d>({.kernel = 3, .stride = 2, .padding = 1});
+                   net.push<Conv2d>({.in = 37, .out = 6, .kernel = 3});
+                 },
+                 {3, 9, 8},
+                 0,
+                 {{"int8_convolution", 2}, {"quantize", 1}, {"max_pool", 1}}});
+  all.push_back({"Flattened",
+                 [](nn::Sequential& net) {
+                   net.push<Conv2d>({.in = 3, .out = 5, .kernel = 3});
+                   net.push<nn::Flatten>();
+                   net.push<nn::Linear>({.in = 5 * 4 * 6, .out = 7});
+                 },
+                 {3, 6, 8},
+                 0,
+                 {{"int8_convolution", 2}, {"quantize", 1}}});
+  // Folded: rounded otherwise than the network rounds it.
+  all.push_back({"BatchNorm",
+                 [](nn::Sequential& net) {
+                   net.push<Conv2d>({.in = 8, .out = 21, .kernel = 3, .bias = false});
+                   net.push<nn::BatchNorm2d>({.features = 21});
+                   net.push<nn::ReLU>();
+                   net.push<Conv2d>({.in = 21, .out = 12, .kernel = 1});
+                 },
+                 {8, 7, 9},
+                 0.02,
+                 {{"int8_convolution", 2}, {"quantize", 1}, {"depthwise", 0}}});
+  return all;
+}
+
+class EngineInIntegers : public testing::TestWithParam<Int8Case> {};
+
+TEST_P(EngineInIntegers, ComputesTheSame) {
+  manual_seed(5);
+  const NoGrad no_grad;
+  const TemporaryFolder folder;
+  nn::Sequential network;
+  GetParam().build(network);
+  Shape shape = GetParam().sample;
+  shape.insert(0, 4);
+  network.train();
+  (void)network(randn(shape));
+  network.eval();
+  const std::vector<compress::QuantizedLayer> layers =
+      compress::quantize(network, [&] { (void)network(randn(shape)); }, {.only_faster = false});
+  ASSERT_FALSE(compress::int8_layers(layers).empty());
+  shape[0] = 1;
+  const std::string path = folder / "model.brim";
+  deploy::EngineSummary made = deploy::save_engine(
+      path, network, Tensor::empty(shape, f32, Device::cpu()), {.batches = {1, 3}, .threads = 2});
+  for (const auto& [op, count] : GetParam().operators) EXPECT_EQ(made.operators[op], count) << op;
+  for (const int64_t batch : {1, 3}) {
+    shape[0] = batch;
+    const Tensor x = 1.5 * randn(shape), expected = network(x);
+    for (const char* isa : {"avx512", "avx2", "sse4", "baseline"})
+      for (const int threads : {1, 3}) {
+        std::unique_ptr<OpenedEngine> engine;
+        try {
+          engine = std::make_unique<OpenedEngine>(
+              path, brim_rt_session_options{.batch = batch, .own_threads = threads, .isa = isa});
+        } catch (const std::runtime_error&) {
+          continue;  // this CPU has no such instructions
+        }
+        EXPECT_LE(relative_difference((*engine)(x), expected), GetParam().tolerance)
+            << isa << ", batch " << batch << ", threads " << threads;
+      }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EngineInIntegers, testing::ValuesIn(int8_cases()),
+                         [](const auto& tested) { return tested.param.name; });
+
+class EngineZooInIntegers : public testing::TestWithParam<std::string> {};
+
+TEST_P(EngineZooInIntegers, ComputesTheSame) {
+  const std::string& name = GetParam();
+  manual_seed(7);
+  const NoGrad no_grad;
+  const TemporaryFolder folder;
+  const ZooInput input = zoo_input(name, false);
+  const auto network = nn::make_model(name, {.classes = input.classes, .input = input.shape});
+  warm_up(*network, input);
+  compress::quantize(*network, [&] { (void)(*network)(random_input(input, 4)); },
+                     {.only_faster = false});
+  const std::string path = folder / "model.brim";
+  deploy::EngineSummary made =
+      deploy::save_engine(path, *network, random_input(input, 1), {.threads = 2});
+  EXPECT_GT(made.operators["int8_convolution"], 0);
+  const Tensor x = random_input(input, 1);
+  EXPECT_LT(relative_difference(OpenedEngine(path)(x), (*network)(x)), 0.02);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EngineZooInIntegers,
+                         testing::Values("tutorial-cnn", "resnet18-cifar", "mlp", "unet-small",
+                                         "mobilenet_v2", "transformer-small"),
+                         [](const auto& tested) {
+                           std::string name = tested.param;
+                           for (char& c : name)
+                             if (c == '-') c = '_';
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace brim::tests
