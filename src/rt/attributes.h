@@ -46,6 +46,12 @@ struct Int8ConvolutionAttributes {
   QuantizeAttributes next;  ///< of y in u8
 };
 
+/// Of a depthwise step whose y is u8: of what it would be in f32.
+struct QuantizedConvolutionAttributes {
+  ConvolutionAttributes windows;
+  QuantizeAttributes next;
+};
+
 /// x: (n, h, w, c), y: (n, oh, ow, c). Averages divide by the elements of the image in a window,
 /// or, with count_padding, by all that it covers, but for what lies beyond padding of as many rows
 /// and columns behind the image as before it.

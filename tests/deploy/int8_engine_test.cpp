@@ -6,6 +6,7 @@
 #include <brim/deploy/engine.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <functional>
 #include <memory>
 
@@ -65,6 +66,17 @@ std::vector<Int8Case> int8_cases() {
                  {4, 9, 8},
                  0,
                  {{"int8_convolution", 2}, {"quantize", 1}, {"unary", 0}}});
+  // Depthwise ones stay in f32, and give integers.
+  all.push_back({"Depthwise",
+                 [](nn::Sequential& net) {
+                   net.push<Conv2d>({.in = 3, .out = 21, .kernel = 3, .padding = 1});
+                   net.push<Conv2d>({.in = 21, .out = 21, .kernel = 3, .padding = 1, .groups = 21});
+                   net.push<nn::ReLU>();
+                   net.push<Conv2d>({.in = 21, .out = 6, .kernel = 1});
+                 },
+                 {3, 9, 8},
+                 0.02,
+                 {{"int8_convolution", 2}, {"quantize", 1}, {"depthwise", 1}, {"unary", 0}}});
   all.push_back({"MaxPool",
                  [](nn::Sequential& net) {
                    net.push<Conv2d>({.in = 3, .out = 37, .kernel = 3, .padding = 1});
@@ -139,6 +151,7 @@ TEST_P(EngineInIntegers, ComputesTheSame) {
 INSTANTIATE_TEST_SUITE_P(All, EngineInIntegers, testing::ValuesIn(int8_cases()),
                          [](const auto& tested) { return tested.param.name; });
 
+/// With BRIM_ENGINE_ZOO=FOLDER the engines stay there, for other CPUs to run.
 class EngineZooInIntegers : public testing::TestWithParam<std::string> {};
 
 TEST_P(EngineZooInIntegers, ComputesTheSame) {
@@ -151,7 +164,8 @@ TEST_P(EngineZooInIntegers, ComputesTheSame) {
   warm_up(*network, input);
   compress::quantize(*network, [&] { (void)(*network)(random_input(input, 4)); },
                      {.only_faster = false});
-  const std::string path = folder / "model.brim";
+  const char* const kept = std::getenv("BRIM_ENGINE_ZOO");
+  const std::string path = (kept ? std::string(kept) + "/" : folder / "") + name + "-int8.brim";
   deploy::EngineSummary made =
       deploy::save_engine(path, *network, random_input(input, 1), {.threads = 2});
   EXPECT_GT(made.operators["int8_convolution"], 0);

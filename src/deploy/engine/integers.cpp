@@ -18,6 +18,14 @@ std::optional<QuantParams> params_of(const EngineNetwork& network, const EngineN
   return QuantParams{static_cast<float>(*scale), static_cast<int32_t>(*zero)};
 }
 
+/// Whose step can have u8 as its result.
+bool is_depthwise(const EngineNetwork& network, const EngineNode& node) {
+  if (node.op == "Affine") return true;
+  if (node.op != "Conv" || !network.is_constant(node, 1)) return false;
+  const Shape& w = network.shape(node, 1);
+  return w.rank() == 4 && w[1] == 1 && node.attribute<int64_t>("group", 1) == w[0];
+}
+
 /// Who makes a value, and how often it is used.
 class Flow {
  public:
@@ -113,9 +121,8 @@ class IntegerPass {
   }
 
   /// Kernels that round their results themselves.
-  bool can_give(const EngineNode& node) const {
-    if (node.next || !node.op.size()) return false;
-    return node.input.has_value();
+  bool can_give(const EngineNode& node, int uses) const {
+    return node.input.has_value() || (uses == 1 && is_depthwise(network_, node));
   }
 
   void give_integers() {
@@ -125,7 +132,8 @@ class IntegerPass {
       const std::optional<QuantParams> params =
           node.op == "QuantizeLinear" ? params_of(network_, node) : std::nullopt;
       EngineNode* const before = params ? flow.maker(node.inputs[0]) : nullptr;
-      if (!before || before->outputs.size() != 1 || !can_give(*before)) continue;
+      if (!before || before->outputs.size() != 1 || !can_give(*before, flow.uses(node.inputs[0])))
+        continue;
       before->next = params;
       before->is_kept = flow.uses(node.inputs[0]) > 1;
       before->outputs.push_back(node.outputs[0]);

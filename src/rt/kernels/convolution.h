@@ -20,6 +20,10 @@ struct Convolution {
   int64_t n, h, w, c, oh, ow, o;
   const float *x, *weights, *bias, *residual;
   float* y;
+  // Of depthwise ones: y in u8 instead, by these.
+  uint8_t* q = nullptr;
+  float inverse = 1;
+  int32_t next_zero_point = 0;
 
   int64_t pixels() const { return n * oh * ow; }
   /// Of a group.

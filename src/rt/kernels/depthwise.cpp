@@ -8,17 +8,34 @@
 
 #include <algorithm>
 
-#include "rt/kernels/tile-inl.h"
+#include "rt/kernels/quantize-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::rt::HWY_NAMESPACE {
 namespace {
 
+/// Where results go, as f32.
+struct F32Output {
+  using Number = float;
+  explicit F32Output(const Convolution&) {}
+  static float* of(const Convolution& k) { return k.y; }
+  HWY_INLINE void store(VecF v, float* to) const { hn::StoreU(v, TagF(), to); }
+  HWY_INLINE void store_part(VecF v, int64_t count, float* to) const {
+    HWY_NAMESPACE::store_part(v, count, to);
+  }
+};
+/// As u8.
+struct U8Output : Quantizer {
+  using Number = uint8_t;
+  explicit U8Output(const Convolution& k) : Quantizer(k.inverse, k.next_zero_point) {}
+  static uint8_t* of(const Convolution& k) { return k.q; }
+};
+
 /// One vector of channels of one pixel; with kPart only the first `count`.
-template <bool kPart>
-HWY_INLINE void pixel(const Convolution& k, const float* line, const Taps& rows,
-                      const Taps& columns, int64_t c, int64_t count, const float* residual,
-                      float* y) {
+template <bool kPart, class Output>
+HWY_INLINE void pixel(const Convolution& k, const Output& output, const float* line,
+                      const Taps& rows, const Taps& columns, int64_t c, int64_t count,
+                      const float* residual, typename Output::Number* y) {
   const TagF d;
   const ConvolutionAttributes& a = k.a;
   const auto load = [&](const float* from)
@@ -30,14 +47,15 @@ HWY_INLINE void pixel(const Convolution& k, const float* line, const Taps& rows,
                        load(k.weights + (ky * a.kernel_w + kx) * k.c + c), sum);
   if (residual) sum = hn::Add(sum, load(residual + c));
   sum = clip(sum, static_cast<float>(a.low), static_cast<float>(a.high));
-  kPart ? store_part(sum, count, y + c) : hn::StoreU(sum, d, y + c);
+  kPart ? output.store_part(sum, count, y + c) : output.store(sum, y + c);
 }
 
 /// Columns [begin, end) of a row, whose windows of 3 x 3 lie in the image; `line` is the first
 /// one's. Weights stay in registers.
-template <int kStride>
-HWY_INLINE void inner_3x3(const Convolution& k, const float* line, int64_t begin, int64_t end,
-                          int64_t c, const float* residual, float* y) {
+template <int kStride, class Output>
+HWY_INLINE void inner_3x3(const Convolution& k, const Output& output, const float* line,
+                          int64_t begin, int64_t end, int64_t c, const float* residual,
+                          typename Output::Number* y) {
   const TagF d;
   VecF w[9];
   for (int t = 0; t < 9; ++t) w[t] = hn::LoadU(d, k.weights + t * k.c + c);
@@ -54,16 +72,18 @@ HWY_INLINE void inner_3x3(const Convolution& k, const float* line, int64_t begin
     }
     VecF sum = hn::Add(hn::Add(a, b), e);
     if (residual) sum = hn::Add(sum, hn::LoadU(d, residual + column * k.c + c));
-    hn::StoreU(clip(sum, low, high), d, y + column * k.c + c);
+    output.store(clip(sum, low, high), y + column * k.c + c);
   }
 }
 
+template <class Output>
 void depthwise_row(const Convolution& k, int64_t image, int64_t row) {
   const ConvolutionAttributes& a = k.a;
   const int64_t top = row * a.stride_h - a.top;
   const Taps rows(top, k.h, a.kernel_h, a.dilation_h);
   const int64_t at = (image * k.oh + row) * k.ow * k.c;
-  float* const y = k.y + at;
+  const Output output(k);
+  auto* const y = Output::of(k) + at;
   const float* const residual = k.residual ? k.residual + at : nullptr;
   const float* const line = k.x + (image * k.h + top) * k.w * k.c;
   const bool is_plain = a.kernel_h == 3 && a.kernel_w == 3 && a.dilation_h == 1 &&
@@ -78,9 +98,9 @@ void depthwise_row(const Convolution& k, int64_t image, int64_t row) {
       const Taps columns(left, k.w, a.kernel_w, a.dilation_w);
       const float* const more = residual ? residual + column * k.c : nullptr;
       if (count == kLanes)
-        pixel<false>(k, line + left * k.c, rows, columns, c, count, more, y + column * k.c);
+        pixel<false>(k, output, line + left * k.c, rows, columns, c, count, more, y + column * k.c);
       else
-        pixel<true>(k, line + left * k.c, rows, columns, c, count, more, y + column * k.c);
+        pixel<true>(k, output, line + left * k.c, rows, columns, c, count, more, y + column * k.c);
     }
   };
   for (int64_t c = 0; c < k.c; c += kLanes) {
@@ -93,9 +113,9 @@ void depthwise_row(const Convolution& k, int64_t image, int64_t row) {
     if (begin < end) {
       const float* const first = line + (begin * a.stride_w - a.left) * k.c;
       if (a.stride_w == 1)
-        inner_3x3<1>(k, first, begin, end, c, residual, y);
+        inner_3x3<1>(k, output, first, begin, end, c, residual, y);
       else
-        inner_3x3<2>(k, first, begin, end, c, residual, y);
+        inner_3x3<2>(k, output, first, begin, end, c, residual, y);
     }
     border(end, k.ow, c, count);
   }
@@ -106,7 +126,11 @@ void run_depthwise(const Convolution& k, const Threads& threads) {
   const int64_t work = k.ow * k.c * k.a.kernel_h * k.a.kernel_w;
   parallel_parts(threads, k.n * k.oh, work > 0 ? (kWork + work - 1) / work : kWork,
                  [&](int64_t, int64_t begin, int64_t end) {
-                   for (int64_t r = begin; r < end; ++r) depthwise_row(k, r / k.oh, r % k.oh);
+                   for (int64_t r = begin; r < end; ++r)
+                     if (k.q)
+                       depthwise_row<U8Output>(k, r / k.oh, r % k.oh);
+                     else
+                       depthwise_row<F32Output>(k, r / k.oh, r % k.oh);
                  });
 }
 

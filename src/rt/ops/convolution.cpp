@@ -29,13 +29,16 @@ Convolution convolution_of(const Step& s) {
 }
 
 /// x, weights, bias, maybe a residual, and y; sizes of windows.
-bool has_operands(const Step& s) {
-  if (!s.has_attributes<ConvolutionAttributes>() || s.inputs < 3 || s.inputs > 4 || s.outputs != 1)
-    return false;
+bool has_operands(const Step& s, bool is_u8 = false) {
+  const bool has_attributes = is_u8 ? s.has_attributes<QuantizedConvolutionAttributes>()
+                                    : s.has_attributes<ConvolutionAttributes>();
+  if (!has_attributes || s.inputs < 3 || s.inputs > 4 || s.outputs != 1) return false;
   const Operand &x = s.in(0), &y = s.out(0);
   for (int i = 1; i < 3; ++i)
     if (s.in(i).dtype != DType::f32) return false;
-  if (!x.is_f32(4) || !y.is_f32(4) || x.dims[0] != y.dims[0]) return false;
+  if (!x.is_f32(4) || y.dtype != (is_u8 ? DType::u8 : DType::f32) || y.rank != 4 ||
+      x.dims[0] != y.dims[0])
+    return false;
   if (s.inputs == 4) {
     const Operand& residual = s.in(3);
     if (!residual.is_f32(4)) return false;
@@ -87,8 +90,23 @@ int check_winograd(const Step& s, const Failure& fail) {
   return BRIM_RT_OK;
 }
 
+/// In u8, if y is.
+Convolution depthwise_of(const Step& s) {
+  Convolution k = convolution_of(s);
+  if (s.out(0).dtype != DType::u8) return k;
+  const auto next = s.attributes<QuantizedConvolutionAttributes>().next;
+  k.q = s.out(0).as<uint8_t>();
+  k.inverse = static_cast<float>(next.inverse);
+  k.next_zero_point = static_cast<int32_t>(next.zero_point);
+  return k;
+}
+
 int check_depthwise(const Step& s, const Failure& fail) {
-  if (!has_operands(s)) return does_not_fit(s, fail);
+  const bool is_u8 = s.outputs > 0 && s.out(0).dtype == DType::u8;
+  if (!has_operands(s, is_u8)) return does_not_fit(s, fail);
+  const int64_t zero_point =
+      is_u8 ? s.attributes<QuantizedConvolutionAttributes>().next.zero_point : 0;
+  if (zero_point < 0 || zero_point > 255) return does_not_fit(s, fail);
   const Convolution k = convolution_of(s);
   if (k.c != k.o || k.a.groups != k.c || s.in(2).count() != k.c ||
       !is_product_of(s.in(1).count(), {k.a.kernel_h, k.a.kernel_w, k.c}))
@@ -112,7 +130,7 @@ int run_winograd(const Step& s, const Run& run, const Failure&) {
   return BRIM_RT_OK;
 }
 int run_depthwise(const Step& s, const Run& run, const Failure&) {
-  convolve_depthwise(run.isa, convolution_of(s), run.threads);
+  convolve_depthwise(run.isa, depthwise_of(s), run.threads);
   return BRIM_RT_OK;
 }
 

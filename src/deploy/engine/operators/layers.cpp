@@ -37,6 +37,20 @@ uint32_t add_bias(Lowering& to, const EngineNode& node, int64_t groups, int64_t 
   return add_weights(to, panels_of_bias(bias, groups));
 }
 
+/// The result, in u8 where the node has it so, and which of the network's it is.
+std::pair<uint32_t, int> depthwise_step(Lowering& to, const EngineNode& node,
+                                        const std::vector<uint32_t>& operands,
+                                        const std::vector<int64_t>& dims,
+                                        const rt::ConvolutionAttributes& a) {
+  const uint32_t y = to.made(dims, node.next ? rt::DType::u8 : rt::DType::f32);
+  if (node.next)
+    to.step(rt::OpCode::depthwise, operands, y,
+            rt::QuantizedConvolutionAttributes{a, quantize_attributes(*node.next)});
+  else
+    to.step(rt::OpCode::depthwise, operands, y, a);
+  return {y, node.outputs.back()};
+}
+
 void convolution(Lowering& to, const EngineNode& node) {
   if (node.input) return int8_convolution(to, node);
   const Shape w = to.network.shape(node, 1);
@@ -73,6 +87,11 @@ void convolution(Lowering& to, const EngineNode& node) {
     operands.push_back(add_bias(to, node, groups, outputs / groups));
   }
   if (node.residual >= 0) operands.push_back(to.nhwc(node.residual));
+  if (op == rt::OpCode::depthwise) {
+    const auto [y, id] =
+        depthwise_step(to, node, operands, {shape[0], shape[2], shape[3], shape[1]}, a);
+    return to.set_nhwc(id, y);
+  }
   const uint32_t y = to.made({shape[0], shape[2], shape[3], shape[1]});
   to.step(op, operands, y, a);
   to.set_nhwc(node.outputs[0], y);
@@ -124,12 +143,11 @@ void affine(Lowering& to, const EngineNode& node) {
                               : to.view(to.plain(node.inputs[0]), {shape[0], 1, 1, shape[1]});
   const uint32_t scale = add_weights(to, weights_of(to, node, 1));
   const uint32_t shift = add_weights(to, weights_of(to, node, 2));
-  const uint32_t y = to.made(to.value(x).dims);
-  to.step(rt::OpCode::depthwise, {x, scale, shift}, y, a);
+  const auto [y, id] = depthwise_step(to, node, {x, scale, shift}, to.value(x).dims, a);
   if (is_image)
-    to.set_nhwc(node.outputs[0], y);
+    to.set_nhwc(id, y);
   else
-    to.set_plain(node.outputs[0], to.view(y, dims_of(shape)));
+    to.set_plain(id, to.view(y, dims_of(shape)));
 }
 
 /// Rows of x times a matrix of the file, (outputs, inputs) row by row.
