@@ -38,17 +38,34 @@ struct Int8Convolution {
   bool is_direct() const {
     return a.top == 0 && a.left == 0 && covered_h() <= h && covered_w() <= w && segment() % 4 == 0;
   }
+  /// Whether a pixel of y reads the same pixel of x and no other.
+  bool is_product() const {
+    return a.kernel_h == 1 && a.kernel_w == 1 && a.stride_h == 1 && a.stride_w == 1 && a.top == 0 &&
+           a.left == 0 && oh == h && ow == w;
+  }
+  /// Whether steps are whole groups of four inputs, wherever a window begins.
+  bool has_whole_steps() const { return c % 4 == 0; }
+  int64_t covered_bytes() const { return covered_h() * covered_w() * c; }
   /// Images that are padded at once.
   int64_t images_at_once() const {
     constexpr int64_t kBytes = int64_t{1} << 19;
-    const int64_t size = covered_h() * covered_w() * c;
-    return is_direct() || size * n <= kBytes ? n : size >= kBytes ? 1 : kBytes / size;
+    const int64_t size = covered_bytes();
+    return size * n <= kBytes ? n : size >= kBytes ? 1 : kBytes / size;
+  }
+  /// Pixels of a product with whole steps that are copied at once.
+  int64_t pixels_at_once() const {
+    constexpr int64_t kBytes = int64_t{1} << 16, kLeast = 48;
+    const int64_t pixels = n * oh * ow, some = kBytes / c > kLeast ? kBytes / c : kLeast;
+    return pixels < some ? pixels : some;
+  }
+  /// Bytes of images that are copied; kernels may want them twice.
+  int64_t copied_bytes() const {
+    return is_product() && has_whole_steps() ? pixels_at_once() * c
+                                             : images_at_once() * covered_bytes();
   }
   size_t scratch() const {
     constexpr size_t kSlack = 64;  // of the last step
-    return is_direct()
-               ? 0
-               : static_cast<size_t>(images_at_once() * covered_h() * covered_w() * c) + kSlack;
+    return (has_whole_steps() ? 2 : 1) * static_cast<size_t>(copied_bytes()) + kSlack;
   }
 
   static int64_t int8_panel_bytes(int64_t all_steps) {

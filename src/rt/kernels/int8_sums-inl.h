@@ -19,6 +19,7 @@ using VecI = hn::Vec<TagI>;
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE4
 #if HWY_TARGET <= HWY_AVX3_DL
+constexpr bool kSplits = false;
 constexpr int kInt8Rows = 6, kInt8Panels = 4;
 /// A step's weights of a vector of outputs.
 struct Int8Weights {
@@ -41,6 +42,8 @@ HWY_INLINE VecI plus_products(VecI sum, const Int8Inputs& x, const Int8Weights& 
   return sum;
 }
 #else
+// Whether inputs are split into even and odd ones when they are copied.
+constexpr bool kSplits = HWY_TARGET <= HWY_AVX2;
 #if HWY_TARGET <= HWY_AVX3
 constexpr int kInt8Rows = 6, kInt8Panels = 2;
 #elif HWY_TARGET <= HWY_AVX2
@@ -85,11 +88,18 @@ HWY_INLINE VecI plus_pairs(VecI sum, VecI16 x, VecI16 w) {
   return hn::Add(sum, VecI{_mm_madd_epi16(x.raw, w.raw)});
 #endif
 }
+/// What a split of inputs has, for all outputs.
+HWY_INLINE VecI16 pairs_at(const uint8_t* from) {
+  int32_t pair;
+  std::memcpy(&pair, from, sizeof pair);
+  return hn::BitCast(TagI16(), hn::Set(TagI(), pair));
+}
 HWY_INLINE VecI plus_products(VecI sum, const Int8Inputs& x, const Int8Weights& w) {
   return plus_pairs(plus_pairs(sum, x.even, w.even), x.odd, w.odd);
 }
 #endif
 #else
+constexpr bool kSplits = false;
 constexpr int kInt8Rows = 2, kInt8Panels = 1;
 /// The bytes of a step, each in a number of its own.
 struct Int8Weights {
