@@ -154,6 +154,7 @@ int export_engine(const ExportOptions& o) {
     say(stdout, "{}: {} as an engine: {} steps, {}, {} of memory\n", o.out, net.recipe.model,
         made.steps, format_bytes(made.bytes), format_bytes(made.session_bytes));
     say_input(source, fmt::format("{}", fmt::join(batches, " or ")));
+    if (!net.int8.empty()) say(stdout, "{}\n", net.int8);
     say(stdout, "outputs within {:.2g} of the largest one of the network's\n", made.difference);
     if (!o.runtime.empty())
       say(stdout, "{}: the runtime of it, for {}: cmake -S {} -B build && cmake --build build\n",

@@ -70,6 +70,23 @@ TEST_F(ExportEngine, WritesARuntimeOfItsOwn) {
   EXPECT_NE(again.err.find("is no empty folder"), std::string::npos) << again.err;
 }
 
+TEST_F(ExportEngine, ComputesInIntegers) {
+  const std::string int8 = *folder() / "int8", out = *folder() / "int8.brim";
+  const std::string runtime = *folder() / "int8-runtime";
+  const Ran quantized = run_brim({"quantize", "--weights", weights(), "--data", data(), "--device",
+                                  "cpu", "--all", "--out", int8});
+  ASSERT_EQ(quantized.code, 0) << quantized.err;
+  const Ran ran = run_brim({"export", "--weights", int8 + "/model.safetensors", "-o", out,
+                            "--runtime", runtime, "--target", "x86-64-v3"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("8-bit integers"), std::string::npos) << ran.out;
+  EXPECT_LT(std::filesystem::file_size(out), 110'000U);  // 4 times that in f32
+  EXPECT_TRUE(std::filesystem::exists(runtime + "/src/rt/kernels/int8_convolution.cpp"));
+  EXPECT_FALSE(std::filesystem::exists(runtime + "/src/rt/kernels/winograd.cpp"));
+  const Ran verified = run_brim({"verify", out});
+  EXPECT_EQ(verified.code, 0) << verified.err;
+}
+
 TEST_F(ExportEngine, RefusesWhatDoesNotFit) {
   const std::string out = *folder() / "refused.brim";
   const auto refused = [&](const std::vector<std::string>& more) {

@@ -45,7 +45,7 @@ HWY_INLINE VecI plus_products(VecI sum, const Int8Inputs& x, const Int8Weights& 
 // Whether inputs are split into even and odd ones when they are copied.
 constexpr bool kSplits = HWY_TARGET <= HWY_AVX2;
 #if HWY_TARGET <= HWY_AVX3
-constexpr int kInt8Rows = 6, kInt8Panels = 2;
+constexpr int kInt8Rows = 6, kInt8Panels = 1;
 #elif HWY_TARGET <= HWY_AVX2
 constexpr int kInt8Rows = 4, kInt8Panels = 1;
 #else
@@ -100,7 +100,7 @@ HWY_INLINE VecI plus_products(VecI sum, const Int8Inputs& x, const Int8Weights& 
 #endif
 #else
 constexpr bool kSplits = false;
-constexpr int kInt8Rows = 2, kInt8Panels = 1;
+constexpr int kInt8Rows = 1, kInt8Panels = 1;
 /// The bytes of a step, each in a number of its own.
 struct Int8Weights {
   VecI each[4];
