@@ -17,6 +17,12 @@
 namespace brim::tests {
 namespace {
 
+struct BesideItsPool : nn::Module {
+  Tensor forward(const Tensor& x) override {
+    return cat({x, max_pool2d(x, 3, {.stride = 1, .padding = 1})}, 1);
+  }
+};
+
 struct Int8Case {
   std::string name;
   std::function<void(nn::Sequential&)> build;
@@ -86,6 +92,15 @@ std::vector<Int8Case> int8_cases() {
                  {3, 9, 8},
                  0,
                  {{"int8_convolution", 2}, {"quantize", 1}, {"max_pool", 1}}});
+  all.push_back({"Concatenated",
+                 [](nn::Sequential& net) {
+                   net.push<Conv2d>({.in = 3, .out = 8, .kernel = 3, .padding = 1});
+                   net.push<BesideItsPool>();
+                   net.push<Conv2d>({.in = 16, .out = 6, .kernel = 3});
+                 },
+                 {3, 9, 8},
+                 0,
+                 {{"int8_convolution", 2}, {"quantize", 1}, {"max_pool", 1}, {"copy", 4}}});
   all.push_back({"Flattened",
                  [](nn::Sequential& net) {
                    net.push<Conv2d>({.in = 3, .out = 5, .kernel = 3});

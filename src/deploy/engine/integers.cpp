@@ -97,6 +97,23 @@ class IntegerPass {
     return has_changed;
   }
 
+  /// What is joined is made integers part by part.
+  void move_before_parts(EngineNode& concat, EngineNode& node) {
+    std::vector<EngineNode> parts;
+    for (int& id : concat.inputs) {
+      network_.values.push_back({value(id).shape, DType::u8, {}, nullptr});
+      EngineNode part = node;
+      part.inputs[0] = id;
+      id = static_cast<int>(network_.values.size()) - 1;
+      part.outputs[0] = id;
+      parts.push_back(std::move(part));
+    }
+    concat.outputs[0] = node.outputs[0];
+    const auto at = &concat - network_.nodes.data();
+    network_.nodes.erase(network_.nodes.begin() + (&node - network_.nodes.data()));
+    network_.nodes.insert(network_.nodes.begin() + at, parts.begin(), parts.end());
+  }
+
   /// Integers are made before they are moved: a quarter of the bytes is, and the layer before can
   /// make them. The largest number is the largest integer.
   bool move_forward() {
@@ -104,6 +121,10 @@ class IntegerPass {
     for (EngineNode& node : network_.nodes) {
       if (node.op != "QuantizeLinear" || !params_of(network_, node)) continue;
       EngineNode* const before = flow.maker(node.inputs[0]);
+      if (before && before->op == "Concat" && flow.uses(node.inputs[0]) == 1) {
+        move_before_parts(*before, node);
+        return true;
+      }
       const bool can = before && flow.uses(node.inputs[0]) == 1 &&
                        (before->op == "Reshape" || before->op == "MaxPool");
       if (!can) continue;

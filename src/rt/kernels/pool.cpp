@@ -97,6 +97,8 @@ HWY_INLINE void max_of_bytes(D d, const U8Pooling& p, const uint8_t* x, const Sp
 
 void run_max_pool_u8(const U8Pooling& p, const Threads& threads) {
   const hn::CappedTag<uint8_t, 16> d;
+  constexpr int64_t kFew = HWY_TARGET == HWY_SCALAR ? 1 : 4;
+  const hn::CappedTag<uint8_t, kFew> few;
   const hn::CappedTag<uint8_t, 1> one;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   parallel_parts(
@@ -111,6 +113,7 @@ void run_max_pool_u8(const U8Pooling& p, const Threads& threads) {
             uint8_t* const y = p.y + (r * p.ow + column) * p.c;
             int64_t c = 0;
             for (; c + lanes <= p.c; c += lanes) max_of_bytes(d, p, x + c, rows, columns, y + c);
+            for (; c + kFew <= p.c; c += kFew) max_of_bytes(few, p, x + c, rows, columns, y + c);
             for (; c < p.c; ++c) max_of_bytes(one, p, x + c, rows, columns, y + c);
           }
         }

@@ -6,6 +6,8 @@
 #define BRIM_RT_QUANTIZE_INL_H_
 #endif
 
+#include <cstring>
+
 #include "rt/kernels/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -40,9 +42,15 @@ class Quantizer {
   }
   /// Of the first `count` numbers of a vector.
   HWY_INLINE void store_part(VecF v, int64_t count, uint8_t* to) const {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+    hn::BlendedStore((*this)(v), hn::FirstN(TagU8(), static_cast<size_t>(count)), TagU8(), to);
+#else
     HWY_ALIGN uint8_t all[kPanel];
     hn::StoreU((*this)(v), TagU8(), all);
-    for (int64_t i = 0; i < count; ++i) to[i] = all[i];
+    int64_t i = 0;
+    for (; i + 4 <= count; i += 4) std::memcpy(to + i, all + i, 4);
+    for (; i < count; ++i) to[i] = all[i];
+#endif
   }
   HWY_INLINE void store(VecF v, uint8_t* to) const { hn::StoreU((*this)(v), TagU8(), to); }
 
