@@ -1,6 +1,7 @@
 // Weights in the orders in which the runtime's kernels read them; rt/attributes.h says which.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
