@@ -5,12 +5,14 @@
 #include <brim/core/random.h>
 #include <brim/nn/activation.h>
 #include <brim/nn/conv.h>
+#include <brim/nn/embedding.h>
 #include <brim/nn/linear.h>
 #include <brim/nn/models.h>
 #include <brim/nn/norm.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 #include <brim/ops/pool.h>
+#include <brim/ops/reduce.h>
 #include <brim/ops/shape.h>
 #include <brim/ops/unary.h>
 #include <gtest/gtest.h>
@@ -148,6 +150,43 @@ TEST(Channels, GoByWhatReadersMakeOfThem) {
   EXPECT_EQ(net.first.weight.shape(), (Shape{4, 4}));
   const std::vector<float> got = outputs_of(net, x).to_vector<float>(), want = y.to_vector<float>();
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-3);
+}
+
+TEST(Channels, GoBehindEmbeddings) {
+  manual_seed(26);
+  const auto net = nn::make_model("transformer-small", {.classes = 11, .input = {8}});
+  std::vector<int64_t> tokens;
+  for (int64_t i = 0; i < 16; ++i) tokens.push_back(i * 7 % 11);
+  const Tensor x = Tensor::from<int64_t>(tokens, {2, 8});
+  const ShrunkNetwork shrunk =
+      shrink_channels(*net, x, {}, {.criterion = ChannelCriterion::magnitude});
+  int shrunk_layers = 0;
+  for (const ShrunkLayer& layer : shrunk.layers) {
+    if (layer.after[0] == layer.before[0]) continue;
+    ++shrunk_layers;
+    EXPECT_EQ(2 * layer.after[0], layer.before[0]) << layer.name;
+    EXPECT_NE(layer.name.find("linear1"), std::string::npos) << layer.name;
+  }
+  EXPECT_GT(shrunk_layers, 1);
+  const auto other = nn::make_model("transformer-small", {.classes = 11, .input = {8}});
+  resize_channels(*other, shrunk.channels);
+  other->load_state_dict(net->state_dict());
+  EXPECT_EQ(outputs_of(*other, x).to_vector<float>(), outputs_of(*net, x).to_vector<float>());
+}
+
+/// Which row of its table an embedding reads is computed from the outputs of a layer.
+TEST(Channels, StayWhereIntegersAreMadeOfThem) {
+  struct Routed : nn::Module {
+    nn::Linear& gate = add<nn::Linear>("gate", {.in = 4, .out = 6});
+    nn::Embedding& table = add<nn::Embedding>("table", {.num = 6, .dim = 3});
+    Tensor forward(const Tensor& x) override { return table(argmax(gate(x), 1)); }
+  };
+  manual_seed(27);
+  Routed net;
+  EXPECT_NE(message_of([&] {
+              shrink_channels(net, randn({4, 4}), {}, {.criterion = ChannelCriterion::magnitude});
+            }).find("no channel can go"),
+            std::string::npos);
 }
 
 TEST(Channels, StayWhereTheyAreAskedTo) {
