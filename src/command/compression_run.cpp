@@ -1,6 +1,7 @@
 #include "command/compression_run.h"
 
 #include <brim/autograd/autograd.h>
+#include <brim/compress/prune.h>
 #include <brim/core/threads.h>
 #include <brim/data/device_loader.h>
 #include <brim/dist/launch.h>
@@ -22,6 +23,7 @@
 #include "command/signals.h"
 #include "core/check.h"
 #include "core/clock.h"
+#include "core/nearest.h"
 #include "train/task/open.h"
 
 namespace brim::command {
@@ -202,6 +204,16 @@ void CompressionRun::evaluate(const char* what, const char* key) {
   } else if (!is_stopped() && !quiet_ && std::string_view(key) == "dense") {
     say(stdout, "{} has no test split: nothing is evaluated\n", recipe_.data);
   }
+}
+
+void CompressionRun::check_layer_names(const char* option, const std::vector<std::string>& names) {
+  std::vector<std::string> known;
+  for (const auto& layer : compress::pruned_layers(trainer_->model(), {}))
+    known.push_back(layer.name);
+  for (const std::string& name : names)
+    if (std::ranges::find(known, name) == known.end())
+      throw UsageError(fmt::format("{} {}: no convolution or linear layer has that name{}", option,
+                                   name, suggestion(name, known)));
 }
 
 std::vector<Tensor> CompressionRun::calibration_inputs(int64_t samples) {

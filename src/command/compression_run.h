@@ -65,6 +65,8 @@ class CompressionRun {
   std::optional<Evaluated> evaluated(const std::string& what);
   /// The same, in the JSON under `key`.
   void evaluate(const char* what, const char* key);
+  /// Throws UsageError where a name, given to `option`, is of no convolution or linear layer.
+  void check_layer_names(const char* option, const std::vector<std::string>& names);
   /// Of the training split in a drawn order, without augmentation: batches of at most 64.
   std::vector<Tensor> calibration_inputs(int64_t samples);
   /// A batch of random numbers; undefined for other tasks than classification.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -56,6 +57,7 @@ class PruneRun : CompressionRun {
              .sparsity = recipe_.prune.sparsity,
              .criterion = compress::Criterion::magnitude,
              .dense = recipe_.prune.dense} {
+    check_layer_names("--dense", o.dense);
     json_["pattern"] = recipe_.prune.pattern;
     json_["finetune"] = o.finetune;
     for (const char* key : {"dense", "pruned", "fine_tuned"}) json_[key] = nullptr;
@@ -123,7 +125,8 @@ class ShrinkChannelsRun : CompressionRun {
         how_{.sparsity = o.sparsity.value_or(0.5),
              .criterion = compress::parse_channel_criterion(criterion_of(o)),
              .dense = o.dense} {
-    if (!o.out.empty()) train::make_folder(o.out);  // or say at once that it cannot be
+    check_layer_names("--dense", o.dense);
+    if (!o.out.empty()) check_folder(o.out);
     json_["pattern"] = kChannels;
     json_["criterion"] = criterion_of(o);
     json_["finetune"] = o.finetune;
@@ -153,6 +156,14 @@ class ShrinkChannelsRun : CompressionRun {
   }
 
  private:
+  /// What the training of the smaller network would find out after all evaluations.
+  static void check_folder(const std::string& out) {
+    train::make_folder(out);
+    if (!train::list_checkpoints(out).empty() ||
+        std::filesystem::exists(std::filesystem::path(out) / train::kWeightsFile))
+      throw UsageError(fmt::format(
+          "--out {}: it holds a training or a network already; give another folder", out));
+  }
   static std::string criterion_of(const PruneArguments& o) {
     return o.criterion.empty() ? "activations" : o.criterion;
   }

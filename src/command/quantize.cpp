@@ -47,6 +47,7 @@ class QuantizeRun : CompressionRun {
              .keep = o.keep,
              .vector = pruned_vector(recipe_)},
         bytes_before_(std::filesystem::file_size(o.weights)) {
+    check_layer_names("--keep", o.keep);
     if (!o.out.empty()) train::make_folder(o.out);  // or say at once that it cannot be
     json_["calibration"] = o.calibration;
     json_["finetune"] = o.finetune;

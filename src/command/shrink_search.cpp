@@ -15,7 +15,6 @@
 #include "command/shrink_state.h"
 #include "core/check.h"
 #include "core/clock.h"
-#include "core/nearest.h"
 #include "diag/cpu_energy.h"
 #include "io/atomic_file.h"
 #include "io/hash.h"
@@ -52,7 +51,7 @@ class ShrinkRun : CompressionRun {
     BRIM_CHECK(timed_.defined(), ValueError,
                "[shrink] --at-batch {}: for the task {} it is at most {} here", arguments_.at_batch,
                recipe_.task, inputs_[0].size(0));
-    check_names();
+    check_layer_names("--keep", arguments_.keep);
     load_state();
     measure_dense();
     if (!is_stopped()) measure_layers();
@@ -106,17 +105,6 @@ class ShrinkRun : CompressionRun {
     Json json = {{"latency_s", or_null(target_.seconds)}, {"bytes", or_null(target_.bytes)}};
     json["accuracy"] = target_.loss_of_metric ? Json(-*target_.loss_of_metric) : Json(nullptr);
     return json;
-  }
-
-  /// Before anything is evaluated.
-  void check_names() {
-    std::vector<std::string> names;
-    for (const auto& layer : compress::pruned_layers(trainer_->model(), {}))
-      names.push_back(layer.name);
-    for (const std::string& name : arguments_.keep)
-      if (std::ranges::find(names, name) == names.end())
-        throw UsageError(fmt::format("--keep {}: no convolution or linear layer has that name{}",
-                                     name, suggestion(name, names)));
   }
 
   /// Also for what goes on: evaluations are compared sample by sample with it.

@@ -129,6 +129,12 @@ TEST_F(Prune, RefusesNonsense) {
   fails({"--weights", *folder() / "none.safetensors"}, "none.safetensors");
 }
 
+TEST_F(Prune, RefusesNamesBeforeTheLongWork) {
+  const Ran ran = prune({"--dense", "conv9"});
+  EXPECT_EQ(ran.code, 2) << ran.err;
+  EXPECT_EQ(ran.out.find("loss"), std::string::npos) << ran.out;
+}
+
 TEST_F(Prune, LeavesOutWholeChannels) {
   const std::string out = *folder() / "channels";
   const Ran ran = prune({"--pattern", "channels", "--sparsity", "0.5", "--finetune", "1", "--out",
@@ -175,7 +181,14 @@ TEST_F(Prune, RefusesNonsenseAboutChannels) {
   refused({"--pattern", "channels", "--over", "1"}, "--over");
   refused({"--criterion", "magnitude"}, "--criterion");
   refused({"--pattern", "channels", "--criterion", "taste"}, "taste");
-  refused({"--pattern", "channels", "--dense", "conv9"}, "'conv9'", 1);
+  refused({"--pattern", "channels", "--dense", "conv9"}, "--dense conv9");
+  const std::string taken = *folder() / "taken";
+  std::filesystem::create_directories(taken);
+  std::ofstream(taken + "/model.safetensors") << "of another";
+  const Ran ran = prune({"--pattern", "channels", "--out", taken});
+  EXPECT_EQ(ran.code, 2) << ran.err;
+  EXPECT_EQ(ran.out.find("loss"), std::string::npos) << "nothing is evaluated before: " << ran.out;
+  EXPECT_EQ(bytes_of(taken + "/model.safetensors"), "of another");
   refused({"--pattern", "channels", "--sparsity", "1"}, "--sparsity");
 }
 
