@@ -73,7 +73,7 @@ class IntegerPass {
       if (!before || before->op != "DequantizeLinear") continue;
       const std::optional<QuantParams> params = params_of(network_, *before);
       if (!params || node.attribute<int64_t>("group", 1) != 1) continue;
-      node.input = params;
+      node.quantized_input = params;
       node.inputs[0] = before->inputs[0];
     }
   }
@@ -143,7 +143,7 @@ class IntegerPass {
 
   /// Kernels that round their results themselves.
   bool can_give(const EngineNode& node, int uses) const {
-    return node.input.has_value() || (uses == 1 && is_depthwise(network_, node));
+    return node.quantized_input.has_value() || (uses == 1 && is_depthwise(network_, node));
   }
 
   void give_integers() {
@@ -155,7 +155,7 @@ class IntegerPass {
       EngineNode* const before = params ? flow.maker(node.inputs[0]) : nullptr;
       if (!before || before->outputs.size() != 1 || !can_give(*before, flow.uses(node.inputs[0])))
         continue;
-      before->next = params;
+      before->quantized_output = params;
       before->is_kept = flow.uses(node.inputs[0]) > 1;
       before->outputs.push_back(node.outputs[0]);
       network_.nodes.erase(network_.nodes.begin() + static_cast<std::ptrdiff_t>(i--));

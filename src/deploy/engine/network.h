@@ -37,9 +37,9 @@ struct EngineNode {
   // What passes have joined to it.
   int residual = -1;  ///< added to the result of a convolution or product
   double low = -rt::kInfinity, high = rt::kInfinity;  ///< bounds of the result
-  std::optional<QuantParams> input;  ///< of a layer in 8-bit integers: of input 0, which is u8
-  std::optional<QuantParams> next;   ///< of output 1, which is output 0 in u8
-  bool is_kept = true;               ///< whether output 0 is wanted, too
+  std::optional<QuantParams> quantized_input;         ///< u8, of a layer in 8-bit integers
+  std::optional<QuantParams> quantized_output;        ///< output 1: output 0 in u8
+  bool is_kept = true;                                ///< whether output 0 is wanted, too
 
   bool is_bounded() const { return low != -rt::kInfinity || high != rt::kInfinity; }
   bool has(size_t input) const { return input < inputs.size() && inputs[input] >= 0; }

@@ -104,7 +104,7 @@ void check_options(const EngineOptions& o) {
 double usual_tolerance(const EngineNetwork& network) {
   constexpr double kFloats = 1e-4, kIntegers = 0.02;
   const bool has_integers = std::ranges::any_of(
-      network.nodes, [](const EngineNode& node) { return node.input.has_value(); });
+      network.nodes, [](const EngineNode& node) { return node.quantized_input.has_value(); });
   return has_integers ? kIntegers : kFloats;
 }
 

@@ -21,7 +21,7 @@ std::vector<uint32_t> operands_of(Lowering& to, const EngineNode& node, uint32_t
   const EngineIntegers& weight = *to.network.values[static_cast<size_t>(node.inputs[1])].integers;
   const int64_t outputs = weight.scales.numel();
   std::vector<float> scales = weight.scales.to_vector<float>(), shifts;
-  for (float& scale : scales) scale *= node.input->scale;
+  for (float& scale : scales) scale *= node.quantized_input->scale;
   if (node.has(2)) {
     BRIM_CHECK(to.network.is_constant(node, 2) && to.network.constant(node, 2).numel() == outputs,
                NotImplemented, "a bias that is computed, or of another size than its outputs");
@@ -34,9 +34,9 @@ std::vector<uint32_t> operands_of(Lowering& to, const EngineNode& node, uint32_t
 
 rt::Int8ConvolutionAttributes attributes_of(const EngineNode& node) {
   rt::Int8ConvolutionAttributes a = {.windows = {.low = node.low, .high = node.high},
-                                     .zero_point = node.input->zero_point,
+                                     .zero_point = node.quantized_input->zero_point,
                                      .next = {}};
-  if (node.next) a.next = quantize_attributes(*node.next);
+  if (node.quantized_output) a.next = quantize_attributes(*node.quantized_output);
   return a;
 }
 
@@ -50,7 +50,7 @@ void add_int8_step(Lowering& to, const EngineNode& node, std::vector<uint32_t> o
     results.push_back(to.made(dims));
     set(node.outputs[0], results.back());
   }
-  if (node.next) {
+  if (node.quantized_output) {
     results.push_back(to.made(dims, rt::DType::u8));
     set(node.outputs[1], results.back());
   }

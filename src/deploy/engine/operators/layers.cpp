@@ -42,17 +42,17 @@ std::pair<uint32_t, int> depthwise_step(Lowering& to, const EngineNode& node,
                                         const std::vector<uint32_t>& operands,
                                         const std::vector<int64_t>& dims,
                                         const rt::ConvolutionAttributes& a) {
-  const uint32_t y = to.made(dims, node.next ? rt::DType::u8 : rt::DType::f32);
-  if (node.next)
+  const uint32_t y = to.made(dims, node.quantized_output ? rt::DType::u8 : rt::DType::f32);
+  if (node.quantized_output)
     to.step(rt::OpCode::depthwise, operands, y,
-            rt::QuantizedConvolutionAttributes{a, quantize_attributes(*node.next)});
+            rt::QuantizedConvolutionAttributes{a, quantize_attributes(*node.quantized_output)});
   else
     to.step(rt::OpCode::depthwise, operands, y, a);
   return {y, node.outputs.back()};
 }
 
 void convolution(Lowering& to, const EngineNode& node) {
-  if (node.input) return int8_convolution(to, node);
+  if (node.quantized_input) return int8_convolution(to, node);
   const Shape w = to.network.shape(node, 1);
   BRIM_CHECK(w.rank() == 4, NotImplemented, "kernels of {} axes", w.rank() - 2);
   const int64_t groups = node.attribute<int64_t>("group", 1);
@@ -177,14 +177,14 @@ void product(Lowering& to, const EngineNode& node, std::vector<float> weights, i
 }
 
 void gemm(Lowering& to, const EngineNode& node) {
-  if (node.input) return int8_product(to, node);
+  if (node.quantized_input) return int8_product(to, node);
   BRIM_CHECK(node.attribute<int64_t>("transB", 0) == 1, NotImplemented,
              "a matrix that is not transposed");
   product(to, node, weights_of(to, node, 1), to.network.shape(node, 1)[0]);
 }
 
 void matmul(Lowering& to, const EngineNode& node) {
-  if (node.input) return int8_product(to, node);
+  if (node.quantized_input) return int8_product(to, node);
   if (to.network.is_constant(node, 1) && to.network.shape(node, 1).rank() == 2) {
     const Tensor w = to.network.constant(node, 1).to(DType::f32).t().contiguous();
     return product(to, node, w.to_vector<float>(), w.shape()[0]);
