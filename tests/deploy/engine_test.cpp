@@ -3,6 +3,7 @@
 #include <brim/brim.h>
 #include <brim/deploy/engine.h>
 #include <gtest/gtest.h>
+#include <brim_rt.hpp>
 
 #include <functional>
 #include <memory>
@@ -352,6 +353,19 @@ TEST(Engine, RefusesWeightsThatAreNoNumbers) {
   EXPECT_NE(message_of<ValueError>([&] {
               deploy::save_engine(folder / "model.brim", network, randn({1, 2}));
             }).find("NaN or infinite"),
+            std::string::npos);
+}
+
+TEST(Engine, LabelsChannelsOfMasks) {
+  const TemporaryFolder folder;
+  nn::Conv2d network({.in = 3, .out = 2, .kernel = 1});
+  const Tensor example = randn({1, 3, 4, 5});
+  const std::string path = folder / "model.brim";
+  deploy::save_engine(path, network, example, {.labels = {"sky", "road"}});
+  EXPECT_EQ(brim_rt::Model(path).label(1), "road");
+  EXPECT_NE(message_of<ValueError>([&] {
+              deploy::save_engine(path, network, example, {.labels = {"a", "b", "c", "d", "e"}});
+            }).find("5 labels for 2 outputs"),
             std::string::npos);
 }
 

@@ -22,8 +22,8 @@ struct EngineOptions {
   std::vector<int64_t> batches = {1};
   std::vector<std::string> inputs = {"input"};    ///< names, in order
   std::vector<std::string> outputs = {"output"};  ///< names, in order
-  std::vector<std::string> labels;                ///< of the first output's last axis
-  std::map<std::string, std::string> metadata;    ///< what a program needs to know
+  std::vector<std::string> labels;  ///< of output 0: its channels if it has 4 axes, else its last
+  std::map<std::string, std::string> metadata;  ///< what a program needs to know
   /// Samples with brim's outputs, each computed by itself, which brim_rt_verify() compares.
   int64_t proof_samples = 2;
   /// Of their outputs, as a share of the largest one. 0: 1e-4, or 0.02 where layers are in 8-bit

@@ -108,6 +108,12 @@ double usual_tolerance(const EngineNetwork& network) {
   return has_integers ? kIntegers : kFloats;
 }
 
+/// How many classes the scores are of: channels of a mask's, the last axis elsewhere.
+int64_t classes_of(const Tensor& scores) {
+  if (scores.rank() == 4) return scores.size(1);
+  return scores.rank() > 0 ? scores.shape().back() : 0;
+}
+
 }  // namespace
 
 EngineSummary save_engine(const std::string& path, nn::Module& network,
@@ -134,7 +140,7 @@ EngineSummary save_engine(const std::string& path, nn::Module& network,
   EngineWeights weights;
   const Proof proof = proof_of(network, forward, examples, programs.simplified(1), options);
   const std::vector<Tensor>& outputs = proof.outputs;
-  const int64_t scores = outputs[0].rank() > 0 ? outputs[0].shape().back() : 0;
+  const int64_t scores = classes_of(outputs[0]);
   BRIM_CHECK(options.labels.empty() || std::ssize(options.labels) == scores, ValueError,
              "[engine] {} labels for {} outputs; there is one for each", options.labels.size(),
              scores);
