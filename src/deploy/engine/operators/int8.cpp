@@ -1,6 +1,7 @@
 // Layers in 8-bit integers, and f32 to u8.
 #include "deploy/engine/operators/int8.h"
 
+#include "deploy/engine/operators/left_side.h"
 #include "deploy/engine/operators/windows.h"
 #include "deploy/engine/weight_layout.h"
 #include "rt/kernels/convolution.h"
@@ -98,16 +99,7 @@ void int8_product(Lowering& to, const EngineNode& node) {
   const Tensor& values = to.network.values[static_cast<size_t>(node.inputs[1])].integers->values;
   const int64_t outputs = values.shape()[0], inputs = values.shape()[1];
   std::vector<int8_t> weights = values.to_vector<int8_t>();
-  const int image = to.image_of(node.inputs[0]);
-  uint32_t x;
-  if (image >= 0 && to.is_nhwc(image)) {
-    // The image as it lies, and columns in its order.
-    const Shape s = to.network.values[static_cast<size_t>(image)].shape;
-    weights = channels_last(weights, outputs, s[1], s[2] * s[3]);
-    x = to.nhwc(image);
-  } else {
-    x = to.plain(node.inputs[0]);
-  }
+  const uint32_t x = left_side(to, node, weights, outputs);
   const Shape shape = to.network.values[static_cast<size_t>(node.outputs[0])].shape;
   const int64_t rows = shape.numel() / outputs;
   std::vector<uint32_t> operands = operands_of(to, node, to.view(x, {1, 1, rows, inputs}),

@@ -3,6 +3,7 @@
 #include "deploy/engine/faster_convolution.h"
 #include "deploy/engine/lowering.h"
 #include "deploy/engine/operators/int8.h"
+#include "deploy/engine/operators/left_side.h"
 #include "deploy/engine/operators/windows.h"
 #include "deploy/engine/weight_layout.h"
 
@@ -153,16 +154,7 @@ void affine(Lowering& to, const EngineNode& node) {
 /// Rows of x times a matrix of the file, (outputs, inputs) row by row.
 void product(Lowering& to, const EngineNode& node, std::vector<float> weights, int64_t outputs) {
   const auto inputs = static_cast<int64_t>(weights.size()) / outputs;
-  const int image = to.image_of(node.inputs[0]);
-  uint32_t x;
-  if (image >= 0 && to.is_nhwc(image)) {
-    // The image as it lies, and columns in its order.
-    const Shape s = to.network.values[static_cast<size_t>(image)].shape;
-    weights = channels_last(weights, outputs, s[1], s[2] * s[3]);
-    x = to.nhwc(image);
-  } else {
-    x = to.plain(node.inputs[0]);
-  }
+  uint32_t x = left_side(to, node, weights, outputs);
   const Shape shape = to.network.values[static_cast<size_t>(node.outputs[0])].shape;
   const int64_t rows = shape.numel() / outputs;
   x = to.view(x, {1, 1, rows, inputs});
