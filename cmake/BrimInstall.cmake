@@ -27,7 +27,8 @@ foreach(folder IN ITEMS src/rt src/formula src/backend/cpu/conv include/brim/cor
           FILES_MATCHING PATTERN "*.h")
 endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/rt/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/rt/src/rt FILES_MATCHING PATTERN "*.cpp")
-install(FILES ${PROJECT_SOURCE_DIR}/src/core/hash.h ${PROJECT_SOURCE_DIR}/src/core/hash.cpp DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/rt/src/core)
+install(FILES ${PROJECT_SOURCE_DIR}/src/core/hash.h ${PROJECT_SOURCE_DIR}/src/core/hash.cpp ${PROJECT_SOURCE_DIR}/src/core/cpu_quota.h
+              ${PROJECT_SOURCE_DIR}/src/core/cpu_quota.cpp DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/rt/src/core)
 install(FILES ${PROJECT_SOURCE_DIR}/include/brim_rt.h ${PROJECT_SOURCE_DIR}/include/brim_rt.hpp DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/rt/include)
 install(FILES ${PROJECT_SOURCE_DIR}/python/brim_rt.py DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/python)
 

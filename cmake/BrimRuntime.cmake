@@ -2,8 +2,9 @@
 # alone. libbrim holds the same code, for `brim export` and `brim verify`.
 file(GLOB_RECURSE brim_rt_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/rt/*.cpp)
 add_library(brim_rt_objects OBJECT ${brim_rt_sources})
-add_library(brim_rt SHARED $<TARGET_OBJECTS:brim_rt_objects> src/core/hash.cpp)
-add_library(brim_rt_static STATIC $<TARGET_OBJECTS:brim_rt_objects> src/core/hash.cpp)
+set(brim_rt_core src/core/hash.cpp src/core/cpu_quota.cpp) # libbrim has them of its own
+add_library(brim_rt SHARED $<TARGET_OBJECTS:brim_rt_objects> ${brim_rt_core})
+add_library(brim_rt_static STATIC $<TARGET_OBJECTS:brim_rt_objects> ${brim_rt_core})
 add_library(brim::rt ALIAS brim_rt)
 foreach(target IN ITEMS brim_rt_objects brim_rt brim_rt_static)
   target_compile_features(${target} PUBLIC cxx_std_20)

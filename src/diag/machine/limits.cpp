@@ -1,6 +1,7 @@
 // Limits of cgroups, of version 2 (one tree) and 1 (a tree for each resource).
 #include <algorithm>
 
+#include "core/cpu_quota.h"
 #include "diag/machine/kernel_text.h"
 #include "diag/machine/parts.h"
 
@@ -25,12 +26,6 @@ std::optional<int64_t> number_in(const std::string& path) {
   return text ? whole_number(*text) : std::nullopt;
 }
 
-void limit_cpus(LimitReading& limits, std::optional<int64_t> quota, std::optional<int64_t> period) {
-  if (!quota || !period || *quota <= 0 || *period <= 0) return;
-  const double cpus = static_cast<double>(*quota) / static_cast<double>(*period);
-  limits.cpus = std::min(limits.cpus.value_or(cpus), cpus);
-}
-
 /// `used` is read where the limit is.
 void limit_memory(LimitReading& limits, const std::string& limit, const std::string& used) {
   constexpr int64_t kNone = int64_t{1} << 60;  // version 1 says "none" with a number near 2^63
@@ -52,18 +47,12 @@ void add_throttled(std::optional<uint64_t>& us, const std::string& folder) {
   }
 }
 
-void read_version_2(LimitReading& limits, const std::string& folder) {
-  const std::string max = kernel_text(folder + "/cpu.max", 64).value_or("");
-  std::string_view left = max;
-  const auto quota = whole_number(take_field(left));  // "max": none
-  limit_cpus(limits, quota, whole_number(left));
-  limit_memory(limits, folder + "/memory.max", folder + "/memory.current");
-}
-
 }  // namespace
 
 LimitReading LimitReader::read(const MachineRoots& roots, double seconds) {
   LimitReading limits;
+  if (const double cpus = cpu_quota(roots.proc.c_str(), roots.sys.c_str()); cpus > 0)
+    limits.cpus = cpus;
   std::optional<uint64_t> throttled_us;
   const std::string text = kernel_text(roots.proc + "/self/cgroup", 1 << 16).value_or("");
   const std::string tree = roots.sys + "/fs/cgroup";
@@ -77,15 +66,12 @@ LimitReading LimitReader::read(const MachineRoots& roots, double seconds) {
     const std::string_view path = line.substr(second + 1);
     if (controllers == ",,")
       up_to_root(tree, path, [&](const std::string& folder) {
-        read_version_2(limits, folder);
+        limit_memory(limits, folder + "/memory.max", folder + "/memory.current");
         add_throttled(throttled_us, folder);
       });
     if (controllers.find(",cpu,") != std::string::npos)
-      up_to_root(tree + "/cpu", path, [&](const std::string& folder) {
-        limit_cpus(limits, number_in(folder + "/cpu.cfs_quota_us"),
-                   number_in(folder + "/cpu.cfs_period_us"));
-        add_throttled(throttled_us, folder);
-      });
+      up_to_root(tree + "/cpu", path,
+                 [&](const std::string& folder) { add_throttled(throttled_us, folder); });
     if (controllers.find(",memory,") != std::string::npos)
       up_to_root(tree + "/memory", path, [&](const std::string& folder) {
         limit_memory(limits, folder + "/memory.limit_in_bytes", folder + "/memory.usage_in_bytes");
