@@ -153,8 +153,10 @@ foreach(target brim_rt brim_rt_static)
   target_compile_features(${{target}} PRIVATE cxx_std_20)
   target_include_directories(${{target}} PUBLIC include PRIVATE src ${{HIGHWAY_INCLUDE_DIR}})
   target_compile_definitions(${{target}} PRIVATE HWY_COMPILE_ONLY_STATIC)
+  # Tables for unwinding would be 5 kB that only debuggers read: nothing here throws.
   target_compile_options(${{target}} PRIVATE {2} -O2 -fno-math-errno -fno-trapping-math -fno-exceptions -fno-rtti
-                                           -ffunction-sections -fdata-sections -fvisibility=hidden -fvisibility-inlines-hidden)
+                                           -fno-asynchronous-unwind-tables -ffunction-sections -fdata-sections -fvisibility=hidden
+                                           -fvisibility-inlines-hidden)
   target_link_libraries(${{target}} PRIVATE Threads::Threads)
 endforeach()
 {3}target_link_options(brim_rt PRIVATE LINKER:--gc-sections LINKER:--as-needed -static-libgcc)
@@ -168,10 +170,12 @@ void save_runtime(const std::string& sources, const std::string& folder,
                   const RuntimeOptions& options) {
   (void)flags_of(options.target);
   std::vector<std::string> ops;
-  std::set<std::string> files = {
-      "src/rt/isa.cpp",    "src/rt/model.cpp",   "src/rt/session.cpp", "src/rt/create_session.cpp",
-      "src/rt/step.cpp",   "src/rt/threads.cpp", "src/rt/verify.cpp",  "src/core/hash.cpp",
-      "include/brim_rt.h", "include/brim_rt.hpp"};
+  std::set<std::string> files = {"src/rt/isa.cpp",         "src/rt/model.cpp",
+                                 "src/rt/session.cpp",     "src/rt/create_session.cpp",
+                                 "src/rt/step.cpp",        "src/rt/threads.cpp",
+                                 "src/rt/verify.cpp",      "src/core/hash.cpp",
+                                 "src/core/cpu_quota.cpp", "include/brim_rt.h",
+                                 "include/brim_rt.hpp"};
   for (const std::string& name : options.kernels) {
     const auto kernel =
         std::ranges::find_if(kernels(), [&](const Kernel& k) { return name == k.name; });
