@@ -93,7 +93,8 @@ typedef struct brim_rt_threads {
 
 /** An engine. */
 typedef struct brim_rt_model brim_rt_model;
-/** Of the process that made it: a child of fork() has none of its threads. */
+/** What runs an engine. A child of fork() may use it, too: its first run starts own threads anew.
+ */
 typedef struct brim_rt_session brim_rt_session;
 
 /** Maps an engine and checks it: nothing in it is trusted. While it is open nobody may write to the
@@ -110,7 +111,8 @@ BRIM_RT_API void brim_rt_close(brim_rt_model* model);
 /** What of a model a session runs, and on what. Zeros are the defaults. */
 typedef struct brim_rt_session_options {
   int64_t batch;   /**< samples at once, one of brim_rt_batch(); 0: the first of them */
-  int own_threads; /**< that the session starts, its caller included; 0: one for each core */
+  int own_threads; /**< that the session starts, its caller included; 0: one for each core
+                        that affinity and the cgroup's quota allow */
   const brim_rt_threads* threads; /**< instead of own ones */
   const char* isa; /**< "avx512", "avx2", "sse4", "baseline"; NULL: the best that the CPU has */
 } brim_rt_session_options;

@@ -53,6 +53,9 @@ int brim_rt_run(brim_rt_session* session, const void* const* inputs, void* const
       return fail(BRIM_RT_INVALID_ARGUMENT, "brim_rt_run: no elements of %s",
                   session->ports[i].name);
   }
+  if (session->threads.follow_fork() != BRIM_RT_OK)
+    return fail(BRIM_RT_NO_THREAD, "the system starts no %d threads in this child of fork()",
+                session->threads.count());
   session->next_pass.store(0, std::memory_order_relaxed);
   struct Job {
     brim_rt_session& session;

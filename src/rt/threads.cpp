@@ -9,6 +9,8 @@
 #include <atomic>
 #include <new>
 
+#include "core/cpu_quota.h"
+
 namespace brim::rt {
 
 constexpr int kSpins = 4000;
@@ -20,14 +22,8 @@ class OwnThreads {
     pthread_cond_init(&work_, nullptr);
   }
   ~OwnThreads() {
-    pthread_mutex_lock(&mutex_);
-    stops_ = true;
-    pthread_cond_broadcast(&work_);
-    pthread_mutex_unlock(&mutex_);
-    for (int i = 0; i < started_; ++i) pthread_join(threads_[i], nullptr);
+    if (process_ == getpid()) end();
     memory_.give_back(threads_, handle_bytes());
-    pthread_cond_destroy(&work_);
-    pthread_mutex_destroy(&mutex_);
   }
   OwnThreads(const OwnThreads&) = delete;
   OwnThreads& operator=(const OwnThreads&) = delete;
@@ -35,7 +31,29 @@ class OwnThreads {
   int start(int count) {
     wanted_ = count - 1;
     threads_ = static_cast<pthread_t*>(memory_.take(handle_bytes()));
-    if (!threads_) return BRIM_RT_NO_MEMORY;
+    return threads_ ? start_missing() : BRIM_RT_NO_MEMORY;
+  }
+
+  /// Starts all threads anew in a child of fork(), which has their memory but not them.
+  int follow_fork() {
+    if (process_ == getpid() && started_ == wanted_) return BRIM_RT_OK;
+    if (process_ != getpid()) {
+      pthread_mutex_init(&mutex_, nullptr);
+      pthread_cond_init(&work_, nullptr);
+      sleepers_ = looking_ = 0;
+      job_ = 0;
+      started_ = 0;
+      process_ = getpid();
+    }
+    return start_missing();
+  }
+
+  static void run(void* self, int64_t parts, void (*body)(void*, int64_t), void* context) {
+    static_cast<OwnThreads*>(self)->run(parts, body, context);
+  }
+
+ private:
+  int start_missing() {
     const auto loop = [](void* self) -> void* {
       static_cast<OwnThreads*>(self)->work_until_stopped();
       return nullptr;
@@ -45,11 +63,16 @@ class OwnThreads {
     return BRIM_RT_OK;
   }
 
-  static void run(void* self, int64_t parts, void (*body)(void*, int64_t), void* context) {
-    static_cast<OwnThreads*>(self)->run(parts, body, context);
+  void end() {
+    pthread_mutex_lock(&mutex_);
+    stops_ = true;
+    pthread_cond_broadcast(&work_);
+    pthread_mutex_unlock(&mutex_);
+    for (int i = 0; i < started_; ++i) pthread_join(threads_[i], nullptr);
+    pthread_cond_destroy(&work_);
+    pthread_mutex_destroy(&mutex_);
   }
 
- private:
   size_t handle_bytes() const {
     return static_cast<size_t>(wanted_ > 0 ? wanted_ : 1) * sizeof(pthread_t);
   }
@@ -126,6 +149,7 @@ class OwnThreads {
   pthread_mutex_t mutex_;
   pthread_cond_t work_;
   pthread_t* threads_ = nullptr;
+  pid_t process_ = getpid();  // whose the threads are
   int wanted_ = 0, started_ = 0;
   bool stops_ = false;  // by mutex_
   std::atomic<int> sleepers_{0};
@@ -140,9 +164,9 @@ class OwnThreads {
 
 int core_count() {
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  const long count = sysconf(_SC_NPROCESSORS_ONLN);
-  return count < 1 ? 1 : count < kMaxThreads ? static_cast<int>(count) : kMaxThreads;
+  const long count =
+      sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
+  return threads_within(cpu_quota(), count < kMaxThreads ? static_cast<int>(count) : kMaxThreads);
 }
 
 int Threads::start(int count, const Memory& memory) {
@@ -158,6 +182,8 @@ int Threads::start(int count, const Memory& memory) {
   lent_ = {count, &OwnThreads::run, own_};
   return BRIM_RT_OK;
 }
+
+int Threads::follow_fork() const { return own_ ? own_->follow_fork() : BRIM_RT_OK; }
 
 void Threads::stop() {
   if (!own_) return;

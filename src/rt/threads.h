@@ -23,6 +23,8 @@ class Threads {
   int start(int count, const Memory& memory);
   void borrow(const brim_rt_threads& threads) { lent_ = threads; }
   void stop();
+  /// Before runs: a child of fork() starts own threads anew. BRIM_RT_OK or NO_THREAD.
+  int follow_fork() const;
 
   int count() const { return lent_.count; }
   /// Calls body(context, part) for each part, on any of the threads.
@@ -39,7 +41,8 @@ class Threads {
 
 inline constexpr int kMaxThreads = 1024;  ///< of a session
 
-/// Those that this process may run on, or kMaxThreads where there are more.
+/// Those that this process may run on, within its cgroup's quota, or kMaxThreads where there are
+/// more.
 int core_count();
 
 /// Calls body(part, begin, end) on parts that cover [0, n), as many as there are threads at most,

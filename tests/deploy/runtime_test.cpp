@@ -2,8 +2,11 @@
 #include <brim/brim.h>
 #include <brim/deploy/engine.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 #include <fstream>
 #include <random>
 #include <thread>
@@ -11,6 +14,7 @@
 #include "core/hash.h"
 #include "deploy/opened_engine.h"
 #include "rt/format.h"
+#include "sanitized.h"
 #include "temporary_folder.h"
 
 namespace brim::tests {
@@ -144,6 +148,47 @@ TEST_F(Runtime, ServesThreadsBesideEachOther) {
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+  brim_rt_close(model);
+}
+
+TEST_F(Runtime, RunsInAChildOfFork) {
+  if (BRIM_THREAD_SANITIZED)
+    GTEST_SKIP() << "it starts no threads in a child of a process that had some";
+  const Tensor x = randn({4, 3, 32, 32}), y = expected(x);
+  Tensor found = Tensor::empty({4, 10}, f32, Device::cpu());
+  const void* inputs[] = {x.raw()};
+  void* outputs[] = {found.raw()};
+  brim_rt_error error;
+  brim_rt_model* model = nullptr;
+  brim_rt_session* session = nullptr;
+  ASSERT_EQ(brim_rt_open(path().c_str(), nullptr, &model, &error), BRIM_RT_OK);
+  const brim_rt_session_options options = {
+      .batch = 4, .own_threads = 3, .threads = nullptr, .isa = nullptr};
+  ASSERT_EQ(brim_rt_session_create(model, &options, &session, &error), BRIM_RT_OK);
+  ASSERT_EQ(brim_rt_run(session, inputs, outputs, &error), BRIM_RT_OK);
+  for (const bool runs : {true, false}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(60);  // rather than hang
+      for (int i = 0; runs && i < 20; ++i) {
+        std::memset(found.raw(), 0, 40 * sizeof(float));
+        if (brim_rt_run(session, inputs, outputs, &error)) _exit(1);
+        const float* const a = found.data<float>();
+        const float* const b = y.data<float>();
+        for (int k = 0; k < 40; ++k)
+          if (!(std::abs(a[k] - b[k]) < 1e-3f)) _exit(2);
+      }
+      brim_rt_session_close(session);
+      brim_rt_close(model);
+      _exit(0);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(brim_rt_run(session, inputs, outputs, &error), BRIM_RT_OK);  // it has its threads yet
+  EXPECT_LT(relative_difference(found, y), 1e-5);
+  brim_rt_session_close(session);
   brim_rt_close(model);
 }
 
