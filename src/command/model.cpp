@@ -95,8 +95,13 @@ NetworkSummary summary_of(const train::Recipe& recipe, const ModelInput& made_fo
       recipe, {.classes = made_for.outputs, .input = made_for.input, .device = Device::cpu()});
   Shape shape = made_for.input;
   shape.insert(0, batch);
-  return deploy::summarize(*network,
-                           Tensor::empty(shape, made_for.takes_tokens ? i64 : f32, Device::cpu()));
+  const Tensor input = Tensor::empty(shape, made_for.takes_tokens ? i64 : f32, Device::cpu());
+  try {
+    return deploy::summarize(*network, input);
+  } catch (const ShapeError& e) {
+    throw UsageError(fmt::format("{} takes no input of {} (--size, --input, --batch, --data): {}",
+                                 recipe.model, shape.str(), e.what()));
+  }
 }
 
 std::string own_name(const std::string& name) { return name.substr(name.rfind('.') + 1); }

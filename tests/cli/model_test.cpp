@@ -86,7 +86,9 @@ TEST(ModelCommand, RefusesInOneLine) {
   };
   fails({"resnet81"}, 1, "did you mean");
   fails({"resnet18", "--input", "3x"}, 2, "3x224x224");
-  fails({"resnet18", "--input", "3x224"}, 1, "(1, 3, 224)");
+  fails({"resnet18", "--input", "3x224"}, 2, "(1, 3, 224)");
+  fails({"tutorial-cnn", "--size", "1"}, 2, "tutorial-cnn takes no input of (1, 3, 1, 1)");
+  fails({"resnet50", "--size", "1"}, 2, "larger batch or larger inputs");
   fails({"resnet18", "--batch", "0"}, 2, "--batch");
   fails({"resnet18", "--svg", "/nowhere/net.svg"}, 1, "/nowhere");
 }

@@ -126,7 +126,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
   const int64_t channels = x.shape()[1];
   BRIM_CHECK(!options.training || channels == 0 || x.numel() != channels, ShapeError,
              "[batch_norm] shape {} has one value per channel, whose variance is unknown; use a "
-             "larger batch in training",
+             "larger batch or larger inputs in training",
              x.shape().str());
   const Tensor from = ops::is_nhwc(x) ? x : x.contiguous();
   Tensor y = ops::empty_in(x.shape(), x.dtype(), from);
