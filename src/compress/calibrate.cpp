@@ -108,21 +108,22 @@ void choose_range(Watched& w, const QuantizeOptions& o) {
   }
 }
 
-/// As rows of outputs, f64.
-Tensor rows_of(const Tensor& y) {
+/// What a layer made, as rows of its outputs, f64.
+Tensor rows_of(const Tensor& y, bool is_convolution) {
   const Tensor wide = y.detach().to(DType::f64);
-  return y.rank() == 4 ? wide.permute({0, 2, 3, 1}).reshape({-1, y.size(1)})
-                       : wide.reshape({-1, y.size(-1)});
+  return is_convolution ? wide.permute({0, 2, 3, 1}).reshape({-1, y.size(1)})
+                        : wide.reshape({-1, y.size(-1)});
 }
 
 void see_losses(Watched& w, const Tensor& x, const Tensor& y) {
   if (x.dtype() != DType::f32 || x.numel() == 0) return;
-  const Tensor exact = rows_of(y);
+  const bool is_convolution = w.layer.conv != nullptr;
+  const Tensor exact = rows_of(y, is_convolution);
   BRIM_CHECK(std::isfinite(sum(exact).item()), ValueError,
              "[quantize] the outputs of {} are not finite in the calibration: its weight or bias "
              "holds NaN or infinity, or they overflow",
              w.report.name);
-  const Tensor lost = exact - rows_of(w.int8(x));
+  const Tensor lost = exact - rows_of(w.int8(x), is_convolution);
   const std::vector<double> sums = sum(lost, {0}).to_vector<double>();
   for (size_t o = 0; o < sums.size(); ++o) w.difference[o] += sums[o];
   w.squares += sum(square(lost)).item();
