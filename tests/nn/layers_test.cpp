@@ -289,6 +289,12 @@ TEST(Losses, AreTheOpsOfTheirName) {
   EXPECT_EQ(nn::BCEWithLogitsLoss({.pos_weight = weight}).state_dict().count("pos_weight"), 1u);
 }
 
+TEST(Sequential, TakesDefaultsInBraces) {
+  nn::Sequential net;
+  net.push<nn::Conv2d>({.out = 4, .kernel = 3}).push<nn::BatchNorm2d>({}).push<nn::ReLU>();
+  EXPECT_EQ(net(randn({2, 3, 5, 5})).shape(), Shape({2, 4, 3, 3}));
+}
+
 TEST(Sequential, NumbersItsChildren) {
   nn::Sequential net;
   net.push<nn::Conv2d>({.in = 3, .out = 4, .kernel = 3})

@@ -1,7 +1,9 @@
 // Modules made of modules.
 #pragma once
 
+#include <concepts>
 #include <functional>
+#include <memory>
 
 #include <brim/nn/module.h>
 
@@ -26,8 +28,9 @@ class Sequential : public Module {
     add<M>(next_name(), std::forward<Args>(args)...);
     return *this;
   }
-  template <class M>
-  Sequential& push(std::unique_ptr<M> module) {
+  template <class Owner>  // a std::unique_ptr of one
+  requires std::same_as<Owner, std::unique_ptr<typename Owner::element_type>> Sequential& push(
+      Owner module) {
     add(next_name(), std::move(module));
     return *this;
   }
