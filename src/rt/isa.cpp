@@ -45,10 +45,12 @@ bool has_vnni_instructions() {
 bool cpu_has(Isa isa) {
   switch (isa) {
     case Isa::baseline:
-      return HWY_STATIC_TARGET == HWY_AVX3   ? has_avx512()
-             : HWY_STATIC_TARGET == HWY_AVX2 ? has_avx2()
-             : HWY_STATIC_TARGET == HWY_SSE4 ? has_sse4()
-                                             : true;
+      return HWY_STATIC_TARGET < HWY_AVX3     ? has_vnni_instructions()
+             : HWY_STATIC_TARGET == HWY_AVX3  ? has_avx512()
+             : HWY_STATIC_TARGET == HWY_AVX2  ? has_avx2()
+             : HWY_STATIC_TARGET == HWY_SSE4  ? has_sse4()
+             : HWY_STATIC_TARGET == HWY_SSSE3 ? __builtin_cpu_supports("ssse3") != 0
+                                              : true;  // every x86-64
     case Isa::sse4:
       return has_sse4();
     case Isa::avx2:

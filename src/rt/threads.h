@@ -45,6 +45,14 @@ inline constexpr int kMaxThreads = 1024;  ///< of a session
 /// more.
 int core_count();
 
+/// How many rows of `each` operations are worth a thread that is worth `least`: 1 or more. In
+/// floating point, since products of what a file says may be beyond integers.
+inline int64_t rows_worth_a_thread(double least, double each) {
+  return each < 1       ? static_cast<int64_t>(least)
+         : each < least ? static_cast<int64_t>(least / each)
+                        : 1;
+}
+
 /// Calls body(part, begin, end) on parts that cover [0, n), as many as there are threads at most,
 /// of at least `grain` each where n allows. Parts are numbered, for scratch memory.
 template <class Body>

@@ -122,9 +122,9 @@ void depthwise_row(const Convolution& k, int64_t image, int64_t row) {
 }
 
 void run_depthwise(const Convolution& k, const Threads& threads) {
-  constexpr int64_t kWork = int64_t{1} << 15;
-  const int64_t work = k.ow * k.c * k.a.kernel_h * k.a.kernel_w;
-  parallel_parts(threads, k.n * k.oh, work > 0 ? (kWork + work - 1) / work : kWork,
+  const double work = static_cast<double>(k.ow) * static_cast<double>(k.c) *
+                      static_cast<double>(k.a.kernel_h) * static_cast<double>(k.a.kernel_w);
+  parallel_parts(threads, k.n * k.oh, rows_worth_a_thread(1 << 15, work),
                  [&](int64_t, int64_t begin, int64_t end) {
                    for (int64_t r = begin; r < end; ++r)
                      if (k.q)

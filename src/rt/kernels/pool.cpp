@@ -62,15 +62,15 @@ void pool_rows(const Pooling& p, int64_t begin, int64_t end, float start, const 
 }
 
 template <class T>
-int64_t rows_worth_a_thread(const PoolingOf<T>& p) {
-  constexpr int64_t kWork = int64_t{1} << 15;
-  const int64_t work = p.ow * p.c * p.a.kernel_h * p.a.kernel_w;
-  return work > 0 ? (kWork + work - 1) / work : kWork;
+int64_t rows_of_a_thread(const PoolingOf<T>& p) {
+  return rows_worth_a_thread(1 << 15, static_cast<double>(p.ow) * static_cast<double>(p.c) *
+                                          static_cast<double>(p.a.kernel_h) *
+                                          static_cast<double>(p.a.kernel_w));
 }
 
 void run_max_pool(const Pooling& p, const Threads& threads) {
   parallel_parts(
-      threads, p.n * p.oh, rows_worth_a_thread(p), [&](int64_t, int64_t begin, int64_t end) {
+      threads, p.n * p.oh, rows_of_a_thread(p), [&](int64_t, int64_t begin, int64_t end) {
         pool_rows(
             p, begin, end, -std::numeric_limits<float>::infinity(),
             [](VecF sum, VecF x) HWY_ATTR {
@@ -102,7 +102,7 @@ void run_max_pool_u8(const U8Pooling& p, const Threads& threads) {
   const hn::CappedTag<uint8_t, 1> one;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   parallel_parts(
-      threads, p.n * p.oh, rows_worth_a_thread(p), [&](int64_t, int64_t begin, int64_t end) {
+      threads, p.n * p.oh, rows_of_a_thread(p), [&](int64_t, int64_t begin, int64_t end) {
         for (int64_t r = begin; r < end; ++r) {
           const int64_t row = r % p.oh;
           const Span rows(row * p.a.stride_h - p.a.top, p.h, p.a.kernel_h, p.a.dilation_h, p.a.top);
@@ -122,7 +122,7 @@ void run_max_pool_u8(const U8Pooling& p, const Threads& threads) {
 
 void run_average_pool(const Pooling& p, const Threads& threads) {
   parallel_parts(
-      threads, p.n * p.oh, rows_worth_a_thread(p), [&](int64_t, int64_t begin, int64_t end) {
+      threads, p.n * p.oh, rows_of_a_thread(p), [&](int64_t, int64_t begin, int64_t end) {
         pool_rows(
             p, begin, end, 0, [](VecF sum, VecF x) HWY_ATTR { return hn::Add(sum, x); },
             [](VecF sum, int64_t elements)
