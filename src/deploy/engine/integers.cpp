@@ -115,7 +115,8 @@ class IntegerPass {
   }
 
   /// Integers are made before they are moved: a quarter of the bytes is, and the layer before can
-  /// make them. The largest number is the largest integer.
+  /// make them. The largest number is the largest integer, but for
+  /// NaN, which becomes 0.
   bool move_forward() {
     const Flow flow(network_);
     for (EngineNode& node : network_.nodes) {
