@@ -33,6 +33,12 @@ struct Operand {
     return reinterpret_cast<T*>(data);
   }
   bool is_f32(int wanted_rank) const { return dtype == DType::f32 && rank == wanted_rank; }
+  bool has_sizes_of(const Operand& other) const {
+    if (rank != other.rank) return false;
+    for (int i = 0; i < rank; ++i)
+      if (dims[i] != other.dims[i]) return false;
+    return true;
+  }
 };
 
 struct Op;

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 
+#include "deploy/counted_memory.h"
 #include "deploy/opened_engine.h"
 #include "deploy/zoo_inputs.h"
 #include "temporary_folder.h"
@@ -165,6 +166,38 @@ TEST_P(EngineInIntegers, ComputesTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(All, EngineInIntegers, testing::ValuesIn(int8_cases()),
                          [](const auto& tested) { return tested.param.name; });
+
+TEST(EngineInIntegersMemory, IsTakenBeforeItRuns) {
+  manual_seed(5);
+  const NoGrad no_grad;
+  const TemporaryFolder folder;
+  const ZooInput input = zoo_input("resnet18-cifar", false);
+  const auto network = nn::make_model("cifar-resnet8");
+  warm_up(*network, input);
+  compress::quantize(*network, [&] { (void)(*network)(random_input(input, 4)); },
+                     {.only_faster = false});
+  const std::string path = folder / "model.brim";
+  deploy::save_engine(path, *network, random_input(input, 1), {.batches = {4}, .threads = 2});
+  CountedMemory counted;
+  const brim_rt_allocator allocator = counted.allocator();
+  for (const char* isa : {"avx512", "avx2", "sse4", "baseline"}) {
+    std::unique_ptr<OpenedEngine> engine;
+    try {
+      engine = std::make_unique<OpenedEngine>(
+          path, brim_rt_session_options{.batch = 4, .own_threads = 2, .isa = isa}, &allocator);
+    } catch (const std::runtime_error&) {
+      continue;  // this CPU has no such instructions
+    }
+    const int taken = counted.taken;
+    const size_t held = counted.held;
+    EXPECT_GE(held, brim_rt_memory(engine->session()));
+    const Tensor x = random_input(input, 4);
+    for (int i = 0; i < 3; ++i) (void)(*engine)(x);
+    EXPECT_EQ(counted.taken, taken) << isa;
+    EXPECT_EQ(counted.held, held) << isa;
+  }
+  EXPECT_EQ(counted.held, 0U);
+}
 
 /// With BRIM_ENGINE_ZOO=FOLDER the engines stay there, for other CPUs to run.
 class EngineZooInIntegers : public testing::TestWithParam<std::string> {};

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "core/hash.h"
+#include "deploy/counted_memory.h"
 #include "deploy/opened_engine.h"
 #include "rt/format.h"
 #include "sanitized.h"
@@ -69,28 +70,8 @@ class Runtime : public testing::Test {
   static inline nn::Module* network_ = nullptr;
 };
 
-struct Counted {
-  std::atomic<int> taken{0};
-  std::atomic<size_t> held{0};
-  int allowed = 1 << 30;
-  brim_rt_allocator allocator() {
-    return {[](void* user, size_t bytes, size_t alignment) -> void* {
-              auto& self = *static_cast<Counted*>(user);
-              if (self.taken >= self.allowed) return nullptr;
-              ++self.taken;
-              self.held += bytes;
-              return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-            },
-            [](void* user, void* memory, size_t bytes) {
-              static_cast<Counted*>(user)->held -= bytes;
-              std::free(memory);
-            },
-            this};
-  }
-};
-
 TEST_F(Runtime, TakesMemoryOnlyBeforeItRuns) {
-  Counted counted;
+  CountedMemory counted;
   const brim_rt_allocator allocator = counted.allocator();
   {
     const OpenedEngine engine(path(), {.batch = 4, .own_threads = 2}, &allocator);
@@ -107,7 +88,7 @@ TEST_F(Runtime, TakesMemoryOnlyBeforeItRuns) {
 
 TEST_F(Runtime, SaysWhereMemoryEnds) {
   for (int allowed = 0; allowed < 5; ++allowed) {
-    Counted counted;
+    CountedMemory counted;
     counted.allowed = allowed;
     const brim_rt_allocator allocator = counted.allocator();
     try {

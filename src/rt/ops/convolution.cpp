@@ -39,12 +39,7 @@ bool has_operands(const Step& s, bool is_u8 = false) {
   if (!x.is_f32(4) || y.dtype != (is_u8 ? DType::u8 : DType::f32) || y.rank != 4 ||
       x.dims[0] != y.dims[0])
     return false;
-  if (s.inputs == 4) {
-    const Operand& residual = s.in(3);
-    if (!residual.is_f32(4)) return false;
-    for (int i = 0; i < 4; ++i)
-      if (residual.dims[i] != y.dims[i]) return false;
-  }
+  if (s.inputs == 4 && (!s.in(3).is_f32(4) || !s.in(3).has_sizes_of(y))) return false;
   const auto a = s.attributes<ConvolutionAttributes>();
   if (!are_windows(
           {a.kernel_h, a.kernel_w, a.stride_h, a.stride_w, a.dilation_h, a.dilation_w, a.groups},

@@ -11,13 +11,6 @@ constexpr int64_t kMaxCovered = int64_t{1} << 44;  // bytes
 
 bool is_u8(const Operand& x, int rank) { return x.dtype == DType::u8 && x.rank == rank; }
 
-bool are_same_sizes(const Operand& a, const Operand& b) {
-  if (a.rank != b.rank) return false;
-  for (int i = 0; i < a.rank; ++i)
-    if (a.dims[i] != b.dims[i]) return false;
-  return true;
-}
-
 bool is_zero_point(int64_t value) { return value >= 0 && value <= 255; }
 
 int check_quantize(const Step& s, const Failure& fail) {
@@ -63,7 +56,7 @@ Int8Convolution convolution_of(const Step& s) {
 bool has_results(const Step& s) {
   if (s.outputs == 1) return s.out(0).is_f32(4) || is_u8(s.out(0), 4);
   return s.outputs == 2 && s.out(0).is_f32(4) && is_u8(s.out(1), 4) &&
-         are_same_sizes(s.out(0), s.out(1));
+         s.out(0).has_sizes_of(s.out(1));
 }
 
 /// a * b, or false beyond `most`; both are 0 or more.
@@ -84,7 +77,7 @@ int check_convolution(const Step& s, const Failure& fail) {
                    {w.top, w.left}) ||
       !is_zero_point(a.zero_point) || !is_zero_point(a.next.zero_point))
     return does_not_fit(s, fail);
-  if (s.inputs == 5 && (!s.in(4).is_f32(4) || !are_same_sizes(s.in(4), y)))
+  if (s.inputs == 5 && (!s.in(4).is_f32(4) || !s.in(4).has_sizes_of(y)))
     return does_not_fit(s, fail);
   // Sizes of what windows cover and of a panel, before they are used.
   const Int8Convolution k = convolution_of(s);
