@@ -17,7 +17,8 @@ foreach(target IN ITEMS brim_rt_objects brim_rt brim_rt_static)
 endforeach()
 # Tiles of sums stay in registers only where all their loops are unrolled; loops over formulas are to be vectorised.
 set_source_files_properties(src/rt/kernels/convolution.cpp src/rt/kernels/depthwise.cpp src/rt/kernels/winograd.cpp
-                            src/rt/kernels/elementwise.cpp src/rt/kernels/int8_convolution.cpp PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
+                            src/rt/kernels/elementwise.cpp src/rt/kernels/int8_convolution.cpp src/rt/kernels/int8_winograd.cpp
+                            PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
 set_target_properties(brim_rt_objects brim_rt_static PROPERTIES POSITION_INDEPENDENT_CODE ON)
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64) # SSE4, too, whatever libbrim has
   target_compile_options(brim_rt_objects PRIVATE -UHWY_DISABLED_TARGETS -DHWY_DISABLED_TARGETS=HWY_SSSE3)

@@ -39,7 +39,9 @@ struct QuantizeAttributes {
 ///            weights, i8, (kh, steps, 16, 4): kw * c inputs in steps of 4, the rest zeros. With
 ///            dilated columns (kh, kw, steps, 16, 4): c inputs in steps of 4
 /// then scale and shift, in as many numbers as the panels have outputs, then, where there is one,
-/// a residual in f32 of y's shape.
+/// a residual in f32 of y's shape. An int8_winograd has the same, for 3 x 3 kernels without strides
+/// and dilation, c and o in multiples of 16, and weights of which those of an output have
+/// magnitudes of 262,143 together at most: its sums are wrong beyond.
 struct Int8ConvolutionAttributes {
   ConvolutionAttributes windows;
   int64_t zero_point = 0;   ///< of x

@@ -104,6 +104,7 @@ enum class OpCode : uint32_t {
   gather = 12,
   quantize = 13,
   int8_convolution = 14,
+  int8_winograd = 15,  ///< by Winograd's transform where that is the faster way
 };
 
 }  // namespace brim::rt

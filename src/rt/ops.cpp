@@ -6,6 +6,7 @@ namespace brim::rt {
 const Op* const kOps[] = {
     &kConvolutionOp, &kWinogradOp, &kDepthwiseOp, &kMaxPoolOp,         &kAveragePoolOp,
     &kUnaryOp,       &kBinaryOp,   &kSoftmaxOp,   &kLayerNormOp,       &kCopyOp,
-    &kMatmulOp,      &kGatherOp,   &kQuantizeOp,  &kInt8ConvolutionOp, nullptr};
+    &kMatmulOp,      &kGatherOp,   &kQuantizeOp,  &kInt8ConvolutionOp, &kInt8WinogradOp,
+    nullptr};
 
 }  // namespace brim::rt

@@ -24,6 +24,11 @@ struct BesideItsPool : nn::Module {
   }
 };
 
+struct PlusItsConvolution : nn::Module {
+  nn::Conv2d& conv = add<nn::Conv2d>("conv", {.in = 16, .out = 16, .kernel = 3, .padding = 1});
+  Tensor forward(const Tensor& x) override { return x + conv(x); }
+};
+
 struct Int8Case {
   std::string name;
   std::function<void(nn::Sequential&)> build;
@@ -43,7 +48,6 @@ std::vector<Int8Case> int8_cases() {
                    {{"int8_convolution", 1}, {"quantize", 1}, {"convolution", 0}}});
   };
   conv("Plain", {.in = 5, .out = 7, .kernel = 3}, 9, 11);
-  conv("Padded", {.in = 32, .out = 48, .kernel = 3, .padding = 1}, 14, 13);
   conv("OfThreeChannels", {.in = 3, .out = 16, .kernel = 7, .stride = 2, .padding = 3}, 17, 19);
   conv("Pointwise", {.in = 24, .out = 40, .kernel = 1, .bias = false}, 10, 10);
   conv("PointwiseOdd", {.in = 23, .out = 33, .kernel = 1}, 3, 5);
@@ -53,6 +57,25 @@ std::vector<Int8Case> int8_cases() {
   conv("LargePadding", {.in = 2, .out = 3, .kernel = 3, .padding = 4}, 3, 2);
   conv("Many", {.in = 64, .out = 130, .kernel = 3, .padding = 1}, 7, 7);
   conv("OfOnePixel", {.in = 16, .out = 1, .kernel = 3}, 3, 3);
+  // By Winograd's transform: where there are more tiles than channels, and fewer of them.
+  const auto winograd = [&](const std::string& name, Conv2d::Options o, int64_t h, int64_t w) {
+    conv(name, o, h, w);
+    all.back().operators = {{"int8_winograd", 1}, {"quantize", 1}, {"int8_convolution", 0}};
+  };
+  winograd("Padded", {.in = 32, .out = 48, .kernel = 3, .padding = 1}, 14, 13);
+  winograd("OfManyTiles", {.in = 16, .out = 32, .kernel = 3, .padding = 1, .bias = false}, 31, 34);
+  winograd("OfManyChannels", {.in = 80, .out = 144, .kernel = 3, .padding = {0, 2}}, 9, 11);
+  // Weights whose sums are too large for it.
+  all.push_back({"OfLargeWeights",
+                 [](nn::Sequential& net) {
+                   auto layer =
+                       std::make_unique<Conv2d>(Conv2d::Options{.in = 256, .out = 16, .kernel = 3});
+                   layer->weight.fill_(1);
+                   net.push(std::move(layer));
+                 },
+                 {256, 6, 6},
+                 0,
+                 {{"int8_winograd", 0}, {"int8_convolution", 1}}});
   const auto linear = [&](const std::string& name, nn::Linear::Options o, const Shape& sample) {
     all.push_back({name,
                    [o](nn::Sequential& net) { net.push<nn::Linear>(o); },
@@ -111,6 +134,16 @@ std::vector<Int8Case> int8_cases() {
                  {3, 6, 8},
                  0,
                  {{"int8_convolution", 2}, {"quantize", 1}}});
+  all.push_back({"WinogradWithResidual",
+                 [](nn::Sequential& net) {
+                   net.push<Conv2d>({.in = 16, .out = 16, .kernel = 1});
+                   net.push<PlusItsConvolution>();
+                   net.push<nn::ReLU>();
+                   net.push<Conv2d>({.in = 16, .out = 4, .kernel = 3});
+                 },
+                 {16, 17, 15},
+                 0,
+                 {{"int8_winograd", 1}, {"int8_convolution", 2}, {"binary", 0}, {"unary", 0}}});
   // Folded: rounded otherwise than the network rounds it.
   all.push_back({"BatchNorm",
                  [](nn::Sequential& net) {

@@ -32,6 +32,7 @@ const std::vector<Kernel>& kernels() {
   static const std::vector<const char*> kElementwise = {"ops/elementwise.cpp",
                                                         "kernels/elementwise.cpp"};
   static const std::vector<const char*> kInt8 = {"ops/int8.cpp", "kernels/int8_convolution.cpp",
+                                                 "kernels/int8_winograd.cpp",
                                                  "kernels/quantize.cpp"};
   static const std::vector<Kernel> all = {
       {"convolution", "kConvolutionOp", kConvolution},
@@ -45,6 +46,7 @@ const std::vector<Kernel>& kernels() {
       {"layer_norm", "kLayerNormOp", kElementwise},
       {"quantize", "kQuantizeOp", kInt8},
       {"int8_convolution", "kInt8ConvolutionOp", kInt8},
+      {"int8_winograd", "kInt8WinogradOp", kInt8},
       {"copy", "kCopyOp", {"ops/copy.cpp"}},
       {"gather", "kGatherOp", {"ops/copy.cpp"}},
       {"matmul",

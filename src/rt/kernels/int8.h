@@ -68,12 +68,23 @@ struct Int8Convolution {
     return (has_whole_steps() ? 2 : 1) * static_cast<size_t>(copied_bytes()) + kSlack;
   }
 
+  /// Whether Winograd's transform can compute it, for weights whose magnitudes are small enough.
+  bool has_winograd() const {
+    return a.kernel_h == 3 && a.kernel_w == 3 && a.stride_h == 1 && a.stride_w == 1 &&
+           a.dilation_h == 1 && a.dilation_w == 1 && c > 0 && c % kPanel == 0 && o % kPanel == 0;
+  }
+
   static int64_t int8_panel_bytes(int64_t all_steps) {
     return kPanel * (static_cast<int64_t>(sizeof(int32_t)) + 4 * all_steps);
   }
 };
 
 void convolve_int8(Isa isa, const Int8Convolution& conv, const Threads& threads, uint8_t* scratch);
+
+/// By Winograd's transform where it has_winograd() and this is the faster way, with the same sums.
+void convolve_int8_winograd(Isa isa, const Int8Convolution& conv, const Threads& threads,
+                            uint8_t* scratch);
+size_t int8_winograd_scratch(const Int8Convolution& conv, int threads);
 
 /// round(x * inverse) + zero_point in 0..255, half to even; NaN as 0.
 void quantize(Isa isa, int64_t count, const float* x, float inverse, int32_t zero_point, uint8_t* q,

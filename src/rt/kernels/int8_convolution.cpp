@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "rt/kernels/int8_results-inl.h"
 #include "rt/kernels/int8_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -54,40 +55,6 @@ class Int8Corners {
   const Int8Convolution& k_;
   const Int8Images& x_;
   int64_t column_, row_, image_;
-};
-
-/// What becomes of sums. Bytes may alias anything, so that nothing is read from `k` between stores.
-class Int8Results {
- public:
-  HWY_INLINE explicit Int8Results(const Int8Convolution& k)
-      : residual_(k.residual),
-        y_(k.y),
-        q_(k.q),
-        low_(static_cast<float>(k.a.low)),
-        high_(static_cast<float>(k.a.high)),
-        to_u8_(k.inverse, k.next_zero_point) {}
-
-  HWY_INLINE void store(VecI sum, VecF scale, VecF shift, int64_t to) const {
-    VecF y = multiply_add(hn::ConvertTo(TagF(), sum), scale, shift);
-    if (residual_) y = hn::Add(y, hn::LoadU(TagF(), residual_ + to));
-    y = clip(y, low_, high_);
-    if (y_) hn::StoreU(y, TagF(), y_ + to);
-    if (q_) to_u8_.store(y, q_ + to);
-  }
-  HWY_INLINE void store_part(VecI sum, VecF scale, VecF shift, int64_t to, int64_t count) const {
-    VecF y = multiply_add(hn::ConvertTo(TagF(), sum), scale, shift);
-    if (residual_) y = hn::Add(y, load_part(residual_ + to, count));
-    y = clip(y, low_, high_);
-    if (y_) HWY_NAMESPACE::store_part(y, count, y_ + to);
-    if (q_) to_u8_.store_part(y, count, q_ + to);
-  }
-
- private:
-  const float* const residual_;
-  float* const y_;
-  uint8_t* const q_;
-  const float low_, high_;
-  const Quantizer to_u8_;
 };
 
 /// Of R pixels and P panels that are whole, without a way through memory.

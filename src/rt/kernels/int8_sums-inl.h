@@ -15,8 +15,6 @@ HWY_BEFORE_NAMESPACE();
 namespace brim::rt::HWY_NAMESPACE {
 namespace {
 
-using VecI = hn::Vec<TagI>;
-
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE4
 #if HWY_TARGET <= HWY_AVX3_DL
 constexpr bool kSplits = false;
@@ -123,33 +121,6 @@ HWY_INLINE VecI plus_products(VecI sum, const Int8Inputs& x, const Int8Weights& 
   return sum;
 }
 #endif
-
-/// a * b + c, rounded once, on every CPU.
-HWY_INLINE VecF multiply_add(VecF a, VecF b, VecF c) {
-#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || HWY_ARCH_ARM_A64
-  return hn::MulAdd(a, b, c);
-#else
-  HWY_ALIGN float factors[2][kPanel], all[kPanel];
-  hn::Store(a, TagF(), factors[0]);
-  hn::Store(b, TagF(), factors[1]);
-  hn::Store(c, TagF(), all);
-  for (int i = 0; i < kLanes; ++i) {
-    // The product is exact. The sum is made odd where it is not, so that it is rounded once.
-    const double product = double{factors[0][i]} * double{factors[1][i]}, other = double{all[i]};
-    double sum = product + other;
-    const double back = sum - product;
-    const double lost = (product - (sum - back)) + (other - back);
-    int64_t bits;
-    std::memcpy(&bits, &sum, sizeof bits);
-    if ((lost < 0 || lost > 0) && (bits & 1) == 0) {
-      bits += (lost > 0) == (sum > 0) ? 1 : -1;
-      std::memcpy(&sum, &bits, sizeof sum);
-    }
-    all[i] = static_cast<float>(sum);
-  }
-  return hn::Load(TagF(), all);
-#endif
-}
 
 }  // namespace
 }  // namespace brim::rt::HWY_NAMESPACE

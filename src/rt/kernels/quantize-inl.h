@@ -15,6 +15,7 @@ namespace brim::rt::HWY_NAMESPACE {
 namespace {
 
 using TagI = hn::Rebind<int32_t, TagF>;
+using VecI = hn::Vec<TagI>;
 using TagU8 = hn::Rebind<uint8_t, TagF>;
 
 /// round(v * inverse) + zero_point in 0..255, half to even; 0 for NaN.
@@ -59,7 +60,7 @@ class Quantizer {
   static constexpr float kWhole = 12582912;
   static constexpr int32_t kBits = 0x4B400000;
   VecF inverse_, min_, max_;
-  hn::Vec<TagI> bits_;
+  VecI bits_;
 };
 
 }  // namespace

@@ -102,10 +102,27 @@ int run_convolution(const Step& s, const Run& run, const Failure&) {
   return BRIM_RT_OK;
 }
 
+int check_winograd(const Step& s, const Failure& fail) {
+  if (const int code = check_convolution(s, fail)) return code;
+  return convolution_of(s).has_winograd() ? BRIM_RT_OK : does_not_fit(s, fail);
+}
+
+size_t scratch_of_winograd(const Step& s, int threads) {
+  return int8_winograd_scratch(convolution_of(s), threads);
+}
+
+int run_winograd(const Step& s, const Run& run, const Failure&) {
+  convolve_int8_winograd(run.isa, convolution_of(s), run.threads,
+                         static_cast<uint8_t*>(run.scratch));
+  return BRIM_RT_OK;
+}
+
 }  // namespace
 
 const Op kQuantizeOp = {OpCode::quantize, "quantize", &check_quantize, nullptr, &run_quantize};
 const Op kInt8ConvolutionOp = {OpCode::int8_convolution, "int8_convolution", &check_convolution,
                                &scratch_of_convolution, &run_convolution};
+const Op kInt8WinogradOp = {OpCode::int8_winograd, "int8_winograd", &check_winograd,
+                            &scratch_of_winograd, &run_winograd};
 
 }  // namespace brim::rt

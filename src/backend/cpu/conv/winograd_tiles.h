@@ -9,6 +9,13 @@ namespace brim::cpu {
 constexpr int kWinogradIn = 6, kWinogradOut = 4, kWinogradTaps = 9;
 constexpr int kWinogradPoints = kWinogradIn * kWinogradIn;
 
+// In 8-bit integers (backend/cpu/int8/int8_winograd.h).
+/// What inputs are moved by, so that their transforms are small: sums are those of x - 128.
+constexpr int kWinogradShift = 128;
+/// Largest sum of the magnitudes of an output's weights: sums of x - 128 are of 26 bits then, with
+/// their sign.
+constexpr int64_t kMaxWinogradWeights = ((int64_t{1} << 25) - 1) / kWinogradShift;
+
 /// The part of a tile that lies in the image.
 struct Patch {
   int y0, y1, x0, x1;

@@ -11,7 +11,7 @@
 #define BRIM_CPU_INT8_INL_H
 #endif
 
-#include <hwy/highway.h>
+#include "backend/cpu/int8/int8_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -25,8 +25,6 @@ constexpr bool kQuads = true;
 constexpr bool kQuads = false;
 #endif
 constexpr int64_t kGroup = kQuads ? 4 : 2;
-using Sums = hn::CappedTag<int32_t, 16>;
-using Sum = hn::Vec<Sums>;
 using Numbers = hn::Rebind<float, Sums>;
 using Bytes = hn::Rebind<uint8_t, Sums>;
 
@@ -54,15 +52,8 @@ HWY_INLINE Sum plus_products(Sum sum, Inputs x, Weights w) {
   // No intrinsic: Highway 1.0 does not ask the compiler for avx512vnni, which this target has.
   asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(x.raw), "v"(w.raw));
   return sum;
-#elif HWY_TARGET <= HWY_AVX3
-  return hn::Add(sum, Sum{_mm512_madd_epi16(x.raw, w.raw)});
 #else
-  // No intrinsics: GCC makes all products of a tile first, and then runs out of registers.
-  __m256i products;
-  asm("vpmaddwd %2, %3, %1\n\tvpaddd %1, %0, %0"
-      : "+x"(sum.raw), "=&x"(products)
-      : "x"(w.raw), "x"(x.raw));
-  return sum;
+  return plus_pairs(sum, x, w);
 #endif
 }
 #else

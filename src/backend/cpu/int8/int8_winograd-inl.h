@@ -8,7 +8,7 @@
 #endif
 
 #include "backend/cpu/conv/winograd_tiles.h"
-#include "backend/cpu/int8/int8-inl.h"
+#include "backend/cpu/int8/int8_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/int8/int8-inl.h"
 #include "backend/cpu/int8/int8_winograd_problem-inl.h"
 #include "backend/cpu/runtime/parallel.h"
 #include "backend/cpu/runtime/scratch.h"
@@ -24,6 +25,33 @@ namespace hn = hwy::HWY_NAMESPACE;
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
 
 using backend::ConvGeometry;
+
+/// The sums of a strip.
+struct StripOutputs {
+  OutputFinish finish;
+  Sum start;
+  void* y;
+  HWY_INLINE void store(Sum sum, int64_t at) const { finish.store_sum(hn::Add(sum, start), y, at); }
+};
+
+/// Of libbrim: weights in strips of kLanes outputs (see int8_rows.h).
+struct PackedLayer {
+  const int8_t* packed;
+  int64_t in;
+  const Int8Finish& finish;
+  void* y;
+
+  HWY_INLINE Word pairs_of(int64_t strip, int tap, int64_t c, int64_t lane) const {
+    const int8_t* const from = packed + (strip * kWinogradTaps + tap) * in * kLanes +
+                               c / kGroup * kGroup * kLanes + lane * kGroup;
+    if constexpr (kQuads) return pairs_of_quads(from, c % kGroup != 0);
+    return hn::PromoteTo(Words(), hn::LoadU(hn::Rebind<int8_t, Words>(), from));
+  }
+  HWY_INLINE StripOutputs outputs_of(int64_t output) const {
+    return {OutputFinish(finish, output), hn::LoadU(Sums(), finish.start + output), y};
+  }
+};
+using Problem = WinogradProblem<PackedLayer>;
 
 constexpr int64_t kGrain = int64_t{1} << 18;  // multiply-adds below which a part is not split
 
@@ -101,23 +129,16 @@ void by_outputs(const Context& context, const Problem& p) {
   });
 }
 
-/// Picoseconds for each pair of channels on a core of Zen 4: of a direct sum's output, a tile, and
-/// the weights' transform.
-#if HWY_TARGET <= HWY_AVX3_DL
-constexpr int64_t kOfOutput = 41, kOfTile = 340, kOfWeights = 2400;
-#else
-constexpr int64_t kOfOutput = 117, kOfTile = 436, kOfWeights = 2160;
-#endif
-
-bool spares_time(const ConvGeometry& g) {
-  const int64_t outputs = g.n * g.oh * g.ow, tiles = tiles_of(g).count();
-  return kOfOutput * outputs > kOfTile * tiles + kOfWeights;
-}
+bool spares_time(const ConvGeometry& g) { return spares_time(tiles_of(g)); }
 
 void winograd(const Context& context, const uint8_t* x, int32_t zero_point, const int8_t* packed,
               const ConvGeometry& g, const Int8Finish& finish, void* y) {
-  const Problem p{tiles_of(g), g.c,    g.o, x, static_cast<int16_t>(zero_point - kWinogradShift),
-                  packed,      finish, y};
+  const Problem p{tiles_of(g),
+                  g.c,
+                  g.o,
+                  x,
+                  static_cast<int16_t>(zero_point - kWinogradShift),
+                  {packed, g.c, finish, y}};
   return p.by_tiles() ? by_tiles(context, p) : by_outputs(context, p);
 }
 
@@ -141,11 +162,9 @@ HWY_EXPORT(winograd);
 
 bool int8_winograd_wins(const backend::ConvGeometry& g, int64_t largest) {
   constexpr int64_t kWidth = 16;  // channels
-  // Sums of x - 128 are of 26 bits with their sign.
-  const bool fit = largest <= ((int64_t{1} << 25) - 1) / kWinogradShift;
-  return fit && g.kh == 3 && g.kw == 3 && g.stride == Pair(1) && g.dilation == Pair(1) &&
-         g.groups == 1 && g.c % kWidth == 0 && g.o % kWidth == 0 && g.n > 0 && g.c > 0 && g.o > 0 &&
-         HWY_DYNAMIC_DISPATCH(spares_time)(g);
+  return largest <= kMaxWinogradWeights && g.kh == 3 && g.kw == 3 && g.stride == Pair(1) &&
+         g.dilation == Pair(1) && g.groups == 1 && g.c % kWidth == 0 && g.o % kWidth == 0 &&
+         g.n > 0 && g.c > 0 && g.o > 0 && HWY_DYNAMIC_DISPATCH(spares_time)(g);
 }
 
 void int8_winograd(const Context& context, const uint8_t* x, int32_t zero_point,

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "backend/cpu/conv/winograd_tiles.h"
 #include "backend/cpu/int8/int8_rows.h"
 #include "backend/options/geometry.h"
 #include "core/context.h"
@@ -16,9 +17,6 @@ namespace brim::cpu {
 /// Whether such a convolution is the faster one, with the instruction set in use. `largest`: of all
 /// outputs, of the sum of its weights' magnitudes.
 bool int8_winograd_wins(const backend::ConvGeometry& g, int64_t largest);
-
-/// What inputs are moved by, so that their transforms are small: sums are those of x - 128.
-constexpr int kWinogradShift = 128;
 
 /// x: nhwc; packed: as int8_rows() reads it; y: nhwc, of f32 or u8, or null, by `finish`, which is
 /// of all outputs.

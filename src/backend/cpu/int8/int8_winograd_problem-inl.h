@@ -1,5 +1,6 @@
-// A convolution by int8_winograd(): its transforms, products and outputs, for some tiles and
-// outputs each. Include it inside a foreach_target file only.
+// A convolution by Winograd's transform in integers (see int8_winograd.h): its transforms, products
+// and outputs, for some tiles and outputs each. Where weights lie, and what becomes of sums, is the
+// layer's affair: libbrim's and engines' have it. Include it inside a foreach_target file only.
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
@@ -12,7 +13,6 @@
 #endif
 
 #include "backend/cpu/int8/int8_winograd-inl.h"
-#include "backend/cpu/int8/int8_winograd.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -35,23 +35,38 @@ constexpr int kRows = 6, kVectors = 4;
 constexpr int kRows = 4, kVectors = 2;
 #endif
 
-/// sum + the products of pairs of i16.
-HWY_INLINE Sum plus_pairs(Sum sum, Sum x, Sum w) {
-#if HWY_TARGET <= HWY_AVX3_DL
-  asm("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(x.raw), "v"(w.raw));
-  return sum;
-#else
-  return plus_products(sum, x, w);
-#endif
+/// Of groups of four i8, the first pairs as i16 or the second ones.
+HWY_INLINE Word pairs_of_quads(const int8_t* from, bool is_second) {
+  const Words d;
+  const hn::Repartition<uint32_t, Words> du;
+  const Word all = hn::LoadU(d, reinterpret_cast<const int16_t*>(from));
+  const auto even = hn::BitCast(du, hn::ShiftRight<8>(hn::ShiftLeft<8>(all)));
+  const auto odd = hn::BitCast(du, hn::ShiftRight<8>(all));
+  const auto low = hn::Set(du, 0xFFFF);
+  return hn::BitCast(d, is_second ? hn::Or(hn::ShiftRight<16>(even), hn::AndNot(low, odd))
+                                  : hn::Or(hn::And(low, even), hn::ShiftLeft<16>(odd)));
 }
 
-struct Problem : WinogradTiles {
+/// Picoseconds for each pair of channels on a core of Zen 4: of a direct sum's output, a tile, and
+/// the weights' transform.
+#if HWY_TARGET <= HWY_AVX3_DL
+constexpr int64_t kOfOutput = 41, kOfTile = 340, kOfWeights = 2400;
+#else
+constexpr int64_t kOfOutput = 117, kOfTile = 436, kOfWeights = 2160;
+#endif
+/// Whether this is faster than the direct sum.
+inline bool spares_time(const WinogradTiles& tiles) {
+  return kOfOutput * tiles.n * tiles.oh * tiles.ow > kOfTile * tiles.count() + kOfWeights;
+}
+
+/// pairs_of(strip, tap, c, lane): the weights of 8 outputs of a strip from `lane` on, of channels c
+/// and c + 1; outputs_of(output).store(sum, at): of a strip's outputs, by the offset in y.
+template <class Layer>
+struct WinogradProblem : WinogradTiles {
   int64_t in, out;
   const uint8_t* x;
-  int16_t padding;
-  const int8_t* packed;
-  const Int8Finish& finish;
-  void* y;
+  int16_t padding;  ///< what stands for zero, less kWinogradShift
+  Layer layer;
 
   int64_t strips() const { return out / kLanes; }
   int64_t point_words() const { return in * kLanes + kPad; }  // of a strip's transformed weights
@@ -102,16 +117,13 @@ struct Problem : WinogradTiles {
   /// lanes, 2).
   void transform_weights(int64_t strip, int64_t first, int64_t last, int16_t* u) const {
     constexpr int64_t kPart = kWidth / 2;  // lanes of a vector of pairs
-    const int64_t tap_bytes = in * kLanes;
-    const int8_t* const from = packed + strip * kWinogradTaps * tap_bytes;
     for (int64_t c = first; c < last; c += 2)
       for (int64_t lane = 0; lane < kLanes; lane += kPart) {
-        const int8_t* const at = from + c / kGroup * kGroup * kLanes + lane * kGroup;
         Word half[kIn * 3];  // [point of the column][column]
         for (int column = 0; column < 3; ++column) {
           Word taps[3];
           for (int row = 0; row < 3; ++row)
-            taps[row] = pairs_at(at + (row * 3 + column) * tap_bytes, c % kGroup != 0);
+            taps[row] = layer.pairs_of(strip, row * 3 + column, c, lane);
           weight_line(taps, half + column, 3);
         }
         for (int i = 0; i < kIn; ++i) {
@@ -147,22 +159,6 @@ struct Problem : WinogradTiles {
   static int64_t sums_step(int64_t tiles) { return tiles * kLanes + kPad / 2; }
 
  private:
-  /// Packed weights of 8 outputs, of the first pair of a group's channels or of the second one.
-  static HWY_INLINE Word pairs_at(const int8_t* from, bool is_second) {
-    const Words d;
-    if constexpr (kQuads) {
-      const hn::Repartition<uint32_t, Words> du;
-      const Word all = hn::LoadU(d, reinterpret_cast<const int16_t*>(from));
-      const auto even = hn::BitCast(du, hn::ShiftRight<8>(hn::ShiftLeft<8>(all)));
-      const auto odd = hn::BitCast(du, hn::ShiftRight<8>(all));
-      const auto low = hn::Set(du, 0xFFFF);
-      return hn::BitCast(d, is_second ? hn::Or(hn::ShiftRight<16>(even), hn::AndNot(low, odd))
-                                      : hn::Or(hn::And(low, even), hn::ShiftLeft<16>(odd)));
-    } else {
-      return hn::PromoteTo(d, hn::LoadU(hn::Rebind<int8_t, Words>(), from));
-    }
-  }
-
   /// R tiles times V strips: the sums of a point.
   template <int R, int V>
   HWY_INLINE void products(const int16_t* rows, const int16_t* weights, int32_t* to,
@@ -200,8 +196,7 @@ struct Problem : WinogradTiles {
   /// Outputs of a strip, of tiles [begin, end), from their sums at m[point * step + ..].
   void transform_back(const int32_t* m, int64_t step, int64_t begin, int64_t end,
                       int64_t output) const {
-    const OutputFinish of_strip(finish, output);
-    const Sum start = hn::LoadU(Sums(), finish.start + output);
+    const auto of_strip = layer.outputs_of(output);
     for (int64_t t = begin; t < end; ++t, m += kLanes) {
       const Place p = place(t);
       const Patch patch = outputs(p);
@@ -219,7 +214,7 @@ struct Problem : WinogradTiles {
         const auto put_one = [&]<int kColumn>(std::integral_constant<int, kColumn>) HWY_ATTR {
           if (kColumn >= patch.x1) return;
           const Sum sum = divided<kShifts[kRow] + kShifts[kColumn]>(line[kColumn]);
-          of_strip.store_sum(hn::Add(sum, start), y, at + (kRow * ow + kColumn) * out);
+          of_strip.store(sum, at + (kRow * ow + kColumn) * out);
         };
         put_one(std::integral_constant<int, 0>());
         put_one(std::integral_constant<int, 1>());

@@ -1,10 +1,13 @@
 // Layers in 8-bit integers, and f32 to u8.
 #include "deploy/engine/operators/int8.h"
 
+#include <cstdlib>
+
+#include "backend/cpu/conv/winograd_tiles.h"
 #include "deploy/engine/operators/left_side.h"
 #include "deploy/engine/operators/windows.h"
 #include "deploy/engine/weight_layout.h"
-#include "rt/kernels/convolution.h"
+#include "rt/kernels/int8.h"
 
 namespace brim::deploy {
 namespace {
@@ -41,11 +44,28 @@ rt::Int8ConvolutionAttributes attributes_of(const EngineNode& node) {
   return a;
 }
 
+/// Whether Winograd's transform gives the sums of rows of such weights.
+bool fit_winograd(const std::vector<int8_t>& weights, const Shape& w,
+                  const rt::ConvolutionAttributes& windows) {
+  rt::Int8Convolution k{};
+  k.a = windows;
+  k.o = w[0];
+  k.c = w[1];
+  if (!k.has_winograd()) return false;
+  const auto row = static_cast<size_t>(w.numel() / w[0]);
+  for (size_t begin = 0; begin < weights.size(); begin += row) {
+    int64_t sum = 0;
+    for (size_t i = begin; i < begin + row; ++i) sum += std::abs(int{weights[i]});
+    if (sum > cpu::kMaxWinogradWeights) return false;
+  }
+  return true;
+}
+
 /// The step, whose results are f32, u8 or both, as `set(id of the network, result)` is told.
 template <class Set>
-void add_int8_step(Lowering& to, const EngineNode& node, std::vector<uint32_t> operands,
-                   const std::vector<int64_t>& dims, const rt::Int8ConvolutionAttributes& a,
-                   const Set& set) {
+void add_int8_step(Lowering& to, rt::OpCode op, const EngineNode& node,
+                   std::vector<uint32_t> operands, const std::vector<int64_t>& dims,
+                   const rt::Int8ConvolutionAttributes& a, const Set& set) {
   std::vector<uint32_t> results;
   if (node.is_kept) {
     results.push_back(to.made(dims));
@@ -55,7 +75,7 @@ void add_int8_step(Lowering& to, const EngineNode& node, std::vector<uint32_t> o
     results.push_back(to.made(dims, rt::DType::u8));
     set(node.outputs[1], results.back());
   }
-  to.step(rt::OpCode::int8_convolution, std::move(operands), std::move(results), a);
+  to.step(op, std::move(operands), std::move(results), a);
 }
 
 void quantize_linear(Lowering& to, const EngineNode& node) {
@@ -86,12 +106,15 @@ void int8_convolution(Lowering& to, const EngineNode& node) {
   rt::Int8ConvolutionAttributes a = attributes_of(node);
   OnnxWindows(node).put_into(a.windows);
   const bool is_joined = a.windows.dilation_w == 1;  // columns
-  const std::vector<uint8_t> panels = panels_of_integers(
-      values.to_vector<int8_t>(), w[0], w[1], is_joined ? w[2] : w[2] * w[3], is_joined ? w[3] : 1);
+  const std::vector<int8_t> weights = values.to_vector<int8_t>();
+  const std::vector<uint8_t> panels =
+      panels_of_integers(weights, w[0], w[1], is_joined ? w[2] : w[2] * w[3], is_joined ? w[3] : 1);
   std::vector<uint32_t> operands = operands_of(to, node, to.nhwc(node.inputs[0]), panels);
   if (node.residual >= 0) operands.push_back(to.nhwc(node.residual));
   const Shape y = to.network.values[static_cast<size_t>(node.outputs[0])].shape;
-  add_int8_step(to, node, std::move(operands), {y[0], y[2], y[3], y[1]}, a,
+  const rt::OpCode op = fit_winograd(weights, w, a.windows) ? rt::OpCode::int8_winograd
+                                                            : rt::OpCode::int8_convolution;
+  add_int8_step(to, op, node, std::move(operands), {y[0], y[2], y[3], y[1]}, a,
                 [&](int id, uint32_t result) { to.set_nhwc(id, result); });
 }
 
@@ -107,7 +130,7 @@ void int8_product(Lowering& to, const EngineNode& node) {
   const std::vector<int64_t> dims = {1, 1, rows, outputs};
   if (node.residual >= 0) operands.push_back(to.view(to.plain(node.residual), dims));
   add_int8_step(
-      to, node, std::move(operands), dims, attributes_of(node),
+      to, rt::OpCode::int8_convolution, node, std::move(operands), dims, attributes_of(node),
       [&](int id, uint32_t result) { to.set_plain(id, to.view(result, dims_of(shape))); });
 }
 
