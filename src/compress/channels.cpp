@@ -12,7 +12,7 @@
 #include <numeric>
 #include <set>
 
-#include "compress/channel_flow.h"
+#include "compress/channel_removal.h"
 #include "core/check.h"
 #include "core/nearest.h"
 #include "nn/eval_mode.h"
@@ -62,7 +62,8 @@ void add_shares(std::vector<double> of_channels, const std::vector<int64_t>& out
           of_channels[j] / sum * static_cast<double>(of_channels.size());
 }
 
-/// Of each output's set: a layer's mean is 1.
+}  // namespace
+
 std::vector<double> channel_scores(const ChannelFlow& flow, const std::function<void()>& run,
                                    ChannelCriterion criterion) {
   std::vector<double> scores(flow.outputs.size(), 0.0);
@@ -104,6 +105,8 @@ std::vector<double> channel_scores(const ChannelFlow& flow, const std::function<
   return scores;
 }
 
+namespace {
+
 /// How many of a layer's channels stay.
 int64_t kept_count(int64_t count, double sparsity, int64_t multiple) {
   const auto kept =
@@ -113,28 +116,45 @@ int64_t kept_count(int64_t count, double sparsity, int64_t multiple) {
   return std::min(count, (kept + multiple - 1) / multiple * multiple);
 }
 
-/// Which sets of outputs go.
-std::set<int64_t> sets_to_go(const ChannelFlow& flow, const std::vector<double>& scores,
-                             const ChannelOptions& o) {
+}  // namespace
+
+std::vector<ChannelGroup> channel_groups(const ChannelFlow& flow,
+                                         const std::vector<double>& scores) {
   std::map<int64_t, std::set<size_t>> sites_of;  // of each set
   for (const ChannelFlow::Output& output : flow.outputs) sites_of[output.set].insert(output.site);
   std::map<std::set<size_t>, std::vector<int64_t>> alike;
   for (const auto& [set, sites] : sites_of)
     if (!flow.stays(set)) alike[sites].push_back(set);
-  std::set<int64_t> gone;
+  std::vector<ChannelGroup> groups;
   for (auto& [sites, sets] : alike) {
+    std::ranges::stable_sort(sets, {}, [&](int64_t s) { return scores[static_cast<size_t>(s)]; });
+    groups.push_back({.sites = {sites.begin(), sites.end()}, .sets = std::move(sets)});
+  }
+  return groups;
+}
+
+std::vector<int64_t> ChannelGroup::least(double sparsity, int64_t multiple) const {
+  const int64_t count = std::ssize(sets);
+  return {sets.begin(), sets.begin() + (count - kept_count(count, sparsity, multiple))};
+}
+
+namespace {
+
+/// Which sets of outputs go.
+std::set<int64_t> sets_to_go(const ChannelFlow& flow, const std::vector<double>& scores,
+                             const ChannelOptions& o) {
+  std::set<int64_t> gone;
+  for (const ChannelGroup& group : channel_groups(flow, scores)) {
     double sparsity = o.sparsity;
-    for (const size_t site : sites)
+    for (const size_t site : group.sites)
       if (const auto own = o.layers.find(flow.sites[site].name); own != o.layers.end())
         sparsity = own->second;
     const auto is_kept = [&](size_t site) {
       return std::ranges::find(o.dense, flow.sites[site].name) != o.dense.end();
     };
-    if (std::ranges::any_of(sites, is_kept)) continue;
-    std::ranges::stable_sort(sets, {}, [&](int64_t s) { return scores[static_cast<size_t>(s)]; });
-    const int64_t count = std::ssize(sets);
-    sets.resize(static_cast<size_t>(count - kept_count(count, sparsity, o.multiple)));
-    gone.insert(sets.begin(), sets.end());
+    if (std::ranges::any_of(group.sites, is_kept)) continue;
+    const std::vector<int64_t> least = group.least(sparsity, o.multiple);
+    gone.insert(least.begin(), least.end());
   }
   return gone;
 }
@@ -246,6 +266,55 @@ ChannelCriterion parse_channel_criterion(std::string_view text) {
   return ChannelCriterion::activations;
 }
 
+struct ChannelRemoval::Before {
+  const ChannelSite* site;
+  Parameters parameters;
+};
+
+ChannelRemoval::ChannelRemoval(nn::Module& network, const Tensor& example, const ChannelFlow& flow,
+                               const std::set<int64_t>& gone, const ChannelOptions& options) {
+  const Tensor x = example.slice(0, 0, 1).contiguous();
+  const Tensor wanted = output_without(network, x, flow, gone);
+  try {
+    for (const ChannelSite& site : flow.sites) {
+      if (!site.norm && !site.conv && !site.linear) continue;
+      const Kept kept(flow, site, gone);
+      const bool changes = site.kind != Kind::other && !kept.are_all(site);
+      ShrunkLayer layer{
+          .name = site.name, .before = Parameters(site).weight.shape(), .after = {}, .why = {}};
+      if (changes) {
+        before_.push_back({&site, Parameters(site)});
+        Parameters(site, kept).put_into(site);
+        const bool is_layer = site.kind == Kind::layer;
+        if (is_layer) result_.channels.inputs[site.name] = std::ssize(kept.inputs);
+        result_.channels.outputs[site.name] = std::ssize(is_layer ? kept.outputs : kept.inputs);
+      }
+      if (site.norm) continue;
+      layer.after = site.weight().shape();
+      if (layer.after[0] == layer.before[0]) layer.why = why_all_stay(flow, site, options);
+      result_.layers.push_back(std::move(layer));
+    }
+    const Tensor got = network(x);
+    BRIM_CHECK(are_near(got, wanted), ValueError, "its outputs are others than expected");
+  } catch (const std::exception& e) {
+    put_back();
+    raise<ValueError>("[prune] the network does not run with fewer channels: {}; it is as before",
+                      e.what());
+  }
+}
+
+ChannelRemoval::~ChannelRemoval() { put_back(); }
+
+void ChannelRemoval::put_back() {
+  for (const Before& b : before_) b.parameters.put_into(*b.site);
+  before_.clear();
+}
+
+ShrunkNetwork ChannelRemoval::keep() {
+  before_.clear();
+  return std::move(result_);
+}
+
 ShrunkNetwork shrink_channels(nn::Module& network, const Tensor& example,
                               const std::function<void()>& run, const ChannelOptions& options) {
   BRIM_CHECK(example.defined() && example.rank() > 0 && example.size(0) > 0, ValueError,
@@ -259,37 +328,7 @@ ShrunkNetwork shrink_channels(nn::Module& network, const Tensor& example,
   BRIM_CHECK(!gone.empty(), ValueError,
              "[prune] no channel can go: all reach the network's output or what mixes channels, or "
              "are asked to stay");
-  const Tensor x = example.slice(0, 0, 1).contiguous();
-  const Tensor wanted = output_without(network, x, flow, gone);
-  ShrunkNetwork result;
-  std::vector<std::pair<const ChannelSite*, Parameters>> before;
-  try {
-    for (const ChannelSite& site : flow.sites) {
-      if (!site.norm && !site.conv && !site.linear) continue;
-      const Kept kept(flow, site, gone);
-      const bool changes = site.kind != Kind::other && !kept.are_all(site);
-      ShrunkLayer layer{
-          .name = site.name, .before = Parameters(site).weight.shape(), .after = {}, .why = {}};
-      if (changes) {
-        before.emplace_back(&site, Parameters(site));
-        Parameters(site, kept).put_into(site);
-        const bool is_layer = site.kind == Kind::layer;
-        if (is_layer) result.channels.inputs[site.name] = std::ssize(kept.inputs);
-        result.channels.outputs[site.name] = std::ssize(is_layer ? kept.outputs : kept.inputs);
-      }
-      if (site.norm) continue;
-      layer.after = site.weight().shape();
-      if (layer.after[0] == layer.before[0]) layer.why = why_all_stay(flow, site, options);
-      result.layers.push_back(std::move(layer));
-    }
-    const Tensor got = network(x);
-    BRIM_CHECK(are_near(got, wanted), ValueError, "its outputs are others than expected");
-  } catch (const std::exception& e) {
-    for (const auto& [site, parameters] : before) parameters.put_into(*site);
-    raise<ValueError>("[prune] the network does not run with fewer channels: {}; it is as before",
-                      e.what());
-  }
-  return result;
+  return ChannelRemoval(network, example, flow, gone, options).keep();
 }
 
 void resize_channels(nn::Module& network, const Channels& channels) {

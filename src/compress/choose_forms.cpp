@@ -95,6 +95,7 @@ Choice with_room_used(Choice choice, const std::vector<LayerCosts>& layers, cons
 }  // namespace
 
 std::string LayerForm::str() const {
+  if (channels > 0) return fmt::format("{:g} % fewer channels", 100 * channels);
   const std::string zeros = sparsity > 0 ? fmt::format("{:g} % zeros", 100 * sparsity) : "";
   if (!int8) return zeros.empty() ? "f32" : zeros;
   return zeros.empty() ? "int8" : "int8, " + zeros;

@@ -13,28 +13,13 @@
 
 #include "compress/calibrate.h"
 #include "compress/masked_weight.h"
+#include "compress/moments.h"
 #include "compress/shortest_times.h"
 #include "core/check.h"
 #include "nn/layer.h"
 
 namespace brim::compress {
 namespace {
-
-std::vector<int> others_than_last(int rank) {
-  std::vector<int> axes;
-  for (int i = 0; i + 1 < rank; ++i) axes.push_back(i);
-  return axes;
-}
-
-/// `y` with the mean and variance of each of its outputs as `like` has them: what is left out takes
-/// these off, and a little training brings them back.
-Tensor with_moments_of(const Tensor& y, const Tensor& like) {
-  const std::vector<int> axes = y.rank() == 4 ? std::vector{0, 2, 3} : others_than_last(y.rank());
-  const Tensor mean_of_y = mean(y, axes, true), mean_of_like = mean(like, axes, true);
-  const Tensor spread_of_y = mean(square(y - mean_of_y), axes, true);
-  const Tensor spread_of_like = mean(square(like - mean_of_like), axes, true);
-  return (y - mean_of_y) * sqrt(spread_of_like / (spread_of_y + 1e-12)) + mean_of_like;
-}
 
 /// One form of a layer: what it computes of inputs, and how long its weight is.
 struct Computed {
@@ -88,7 +73,7 @@ struct FormMeter::State {
   /// The dense one first.
   std::vector<Computed> forms_of(const Watched& w) const;
   /// Of the network's outputs with the layer in that form.
-  double distance_of(const Watched& w, const Computed& form) const;
+  double distance_of(const std::string& name, const Watched& w, const Computed& form) const;
 };
 
 std::vector<Computed> FormMeter::State::forms_of(const Watched& w) const {
@@ -123,8 +108,14 @@ std::vector<Computed> FormMeter::State::forms_of(const Watched& w) const {
   return all;
 }
 
-double FormMeter::State::distance_of(const Watched& w, const Computed& form) const {
+double FormMeter::State::distance_of(const std::string& name, const Watched& w,
+                                     const Computed& form) const {
   if (form.form.is_dense()) return 0;
+  if (const auto layer = std::ranges::find(options.known, name, &LayerCosts::name);
+      layer != options.known.end())
+    if (const auto known = std::ranges::find(layer->forms, form.form, &FormCost::form);
+        known != layer->forms.end())
+      return known->distance;
   const auto in_form =
       w.module().register_forward_hook([&form](nn::Module&, const Tensor& x, const Tensor& y) {
         const Tensor output = form.output(x);
@@ -201,7 +192,7 @@ LayerCosts FormMeter::measure(size_t layer) {
         {.form = forms[i].form,
          .seconds = *std::min_element(first, first + static_cast<std::ptrdiff_t>(of_each)),
          .bytes = forms[i].bytes,
-         .distance = s.distance_of(w, forms[i])});
+         .distance = s.distance_of(costs.name, w, forms[i])});
   }
   // Zeros are left out where that is faster.
   for (FormCost& cost : costs.forms)

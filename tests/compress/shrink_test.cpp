@@ -4,6 +4,7 @@
 #include <brim/core/random.h>
 #include <brim/nn/activation.h>
 #include <brim/nn/container.h>
+#include <brim/nn/models.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 #include <brim/ops/reduce.h>
@@ -221,6 +222,50 @@ TEST(FormFrontier, SparesMoreForLessFirst) {
   for (const LayerCosts& layer : layers)
     least += std::ranges::min(layer.forms, {}, &FormCost::seconds).seconds;
   EXPECT_NEAR(frontier.back().seconds, least, 1e-12);
+}
+
+TEST(ChannelMeter, MeasuresGroupsAndPutsThemBack) {
+  manual_seed(6);
+  const auto net = nn::make_model("cifar-resnet8", {.classes = 7, .input = {3, 32, 32}});
+  const Tensor x = rand({4, 3, 32, 32});
+  net->eval();
+  const NoGrad scope;
+  const std::vector<float> before = (*net)(x).to_vector<float>();
+  const int64_t parameters = net->num_parameters();
+  std::vector<int64_t> passes;
+  ChannelMeter meter(*net, {.inputs = {x},
+                            .distance = mean_square,
+                            .pass_seconds =
+                                [&] {
+                                  passes.push_back(net->num_parameters());
+                                  return static_cast<double>(passes.back());
+                                },
+                            .keep = {"layer1.0.conv1"}});
+  ASSERT_GT(meter.groups(), 3U);
+  LayerForms all;
+  for (size_t i = 0; i < meter.groups(); ++i) {
+    EXPECT_NE(meter.name(i), "layer1.0.conv1");
+    const LayerCosts costs = meter.measure(i);
+    ASSERT_GT(costs.forms.size(), 1U) << costs.name << costs.why;
+    for (size_t f = 1; f < costs.forms.size(); ++f) {
+      EXPECT_LT(costs.forms[f].seconds, costs.forms[f - 1].seconds);
+      EXPECT_LT(costs.forms[f].bytes, costs.forms[f - 1].bytes);
+      EXPECT_GT(costs.forms[f].distance, 0);
+    }
+    all[costs.name] = costs.forms.back().form;
+  }
+  EXPECT_EQ(net->num_parameters(), parameters);
+  EXPECT_EQ((*net)(x).to_vector<float>(), before);
+  EXPECT_GT(meter.distance(all), 0);
+  EXPECT_EQ((*net)(x).to_vector<float>(), before);
+  EXPECT_NE(message_of([&] {
+              (void)meter.distance({{"conv9", {.channels = 0.5}}});
+            }).find("conv9"),
+            std::string::npos);
+  const ShrunkNetwork shrunk = meter.shrink(all);
+  EXPECT_FALSE(shrunk.channels.empty());
+  EXPECT_LT(2 * net->num_parameters(), parameters);
+  EXPECT_EQ((*net)(x).shape(), (Shape{4, 7}));
 }
 
 TEST(UseForms, MakesLayersSparseAndIntegers) {

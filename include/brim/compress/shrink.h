@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include <brim/compress/channels.h>
 #include <brim/compress/prune.h>
 #include <brim/compress/quantize.h>
 #include <brim/core/tensor.h>
@@ -32,9 +33,12 @@ namespace brim::compress {
 struct LayerForm {
   double sparsity = 0;  ///< of its weight, in vectors; 0: dense
   bool int8 = false;    ///< in 8-bit integers
+  double channels = 0;  ///< of its outputs that are left out, with all that goes with them
 
-  bool is_dense() const { return sparsity == 0 && !int8; }  ///< in f32 with all weights
-  std::string str() const;  ///< "f32", "75 % zeros", "int8", "int8, 75 % zeros"
+  /// In f32 with all weights.
+  bool is_dense() const { return sparsity == 0 && !int8 && channels == 0; }
+  /// "f32", "75 % zeros", "int8", "int8, 75 % zeros", "50 % fewer channels".
+  std::string str() const;
   /// Whether all parts are equal.
   friend bool operator==(const LayerForm&, const LayerForm&) = default;
 };
@@ -73,6 +77,8 @@ struct FormOptions {
   bool int8 = true;                                   ///< whether integers are tried
   /// Names of layers that stay dense, as "conv1" or "layer1.0.conv1".
   std::vector<std::string> keep = {};
+  /// What was measured of the network before it lost channels: distances are taken from there.
+  std::vector<LayerCosts> known = {};
 };
 
 /// Measures the forms of a network's convolutions and linear layers, one after the other, in eval
@@ -90,6 +96,47 @@ class FormMeter {
   const std::string& name(size_t layer) const;  ///< throws IndexError
   /// Times of the forms in turns, and for each form a run over the inputs.
   LayerCosts measure(size_t layer);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Options of ChannelMeter.
+struct ChannelMeterOptions {
+  /// Batches by which channels are chosen and distances are measured.
+  std::vector<Tensor> inputs = {};
+  /// As FormOptions has it.
+  std::function<double(const Tensor& output, const Tensor& dense)> distance = {};
+  /// How long a pass of the network takes as it is then, in seconds.
+  std::function<double()> pass_seconds = {};
+  std::vector<double> sparsities = {0.25, 0.5, 0.75};  ///< that are tried
+  /// Names of layers that keep their channels.
+  std::vector<std::string> keep = {};
+};
+
+/// Measures what a network costs without some of its channels, those with the least activations x
+/// weight (ChannelCriterion). Channels that go together, through residuals too, are a group, named
+/// by the first layer that makes them.
+class ChannelMeter {
+ public:
+  /// Runs the network over the inputs. Throws ValueError for missing options, a sparsity out of
+  /// range, or inputs that do not run.
+  ChannelMeter(nn::Module& network, ChannelMeterOptions options);
+  ~ChannelMeter();
+
+  size_t groups() const;                        ///< whose channels can go
+  const std::string& name(size_t group) const;  ///< throws IndexError
+  /// The network without channels of the group, and with all of them again: its forms have
+  /// `channels`, and the costs are those of the whole network. Where it does not run so, there is
+  /// no form but the dense one, and `why`.
+  LayerCosts measure(size_t group);
+  /// Of the network's outputs without the channels of groups, by name; with the outputs of layers
+  /// that read them at the means and variances that they had.
+  double distance(const LayerForms& forms);
+  /// Leaves them out for good; the meter is of no use then. Throws ValueError as shrink_channels()
+  /// does.
+  ShrunkNetwork shrink(const LayerForms& forms);
 
  private:
   struct State;
