@@ -24,6 +24,7 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/nearest.h"
+#include "train/recipe_model.h"
 #include "train/task/open.h"
 
 namespace brim::command {
@@ -87,7 +88,8 @@ train::Recipe recipe_of(const CompressionArguments& o, const char* what) {
       train::read_weights_info(train::WeightsFile(o.weights)).recipe;
   BRIM_CHECK(!o.recipe.empty() || own, ValueError,
              "[{}] {} does not say which recipe it was trained by; give one", what, o.weights);
-  train::Recipe r = o.recipe.empty() ? *own : train::load_recipe(o.recipe);
+  train::Recipe r =
+      o.recipe.empty() ? *own : train::with_channels_of(train::load_recipe(o.recipe), own);
   if (o.recipe.empty()) r.distill = {};  // how it was trained, by a teacher that may be gone
   if (!o.data.empty()) r.data = o.data;
   if (o.lr) r.optimizer.lr = *o.lr;

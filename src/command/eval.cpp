@@ -19,6 +19,7 @@
 #include "command/say.h"
 #include "command/with_weights.h"
 #include "core/check.h"
+#include "train/recipe_model.h"
 
 namespace brim::command {
 namespace {
@@ -45,7 +46,9 @@ train::Recipe chosen_recipe(const EvalOptions& o, const train::WeightsInfo& info
       !o.recipe.empty() || info.recipe, ValueError,
       "[eval] {} does not say which recipe made it; name one: brim eval RECIPE --weights ...",
       o.weights);
-  train::Recipe r = o.recipe.empty() ? *info.recipe : train::load_recipe(o.recipe);
+  train::Recipe r = o.recipe.empty()
+                        ? *info.recipe
+                        : train::with_channels_of(train::load_recipe(o.recipe), info.recipe);
   if (info.recipe)
     BRIM_CHECK(
         what_is_evaluated(r) == what_is_evaluated(*info.recipe), ValueError,

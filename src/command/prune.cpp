@@ -184,10 +184,7 @@ class ShrinkChannelsRun : CompressionRun {
         how_);
     json_["parameters"]["pruned"] = network.num_parameters();
     // Over what an earlier run of this command has left.
-    for (const auto& [name, count] : train::recipe_of(shrunk.channels).inputs)
-      shrunk_recipe_.channels.inputs[name] = count;
-    for (const auto& [name, count] : train::recipe_of(shrunk.channels).outputs)
-      shrunk_recipe_.channels.outputs[name] = count;
+    shrunk_recipe_.channels = train::with_channels(shrunk_recipe_.channels, shrunk.channels);
     return shrunk;
   }
 

@@ -13,6 +13,7 @@
 #include "core/device_names.h"
 #include "diag/gpu_sensor.h"
 #include "plan/pass.h"
+#include "train/recipe_model.h"
 #include "train/run_folder.h"
 
 namespace brim::command {
@@ -25,6 +26,9 @@ train::Recipe chosen_recipe(const TrainArguments& o) {
                                  fmt::join(train::recipe_names(), ", ")));
   train::Recipe r =
       o.recipe.empty() ? train::checkpoint_recipe(o.resume) : train::load_recipe(o.recipe);
+  if (!o.weights.empty())
+    r = train::with_channels_of(std::move(r),
+                                train::read_weights_info(train::WeightsFile(o.weights)).recipe);
   if (!o.data.empty()) r.data = o.data;
   if (o.epochs) r.epochs = *o.epochs;
   if (o.batch) r.batch = *o.batch;

@@ -58,7 +58,9 @@ TrainedNetwork open_network(const std::string& command, const std::string& weigh
                      .int8 = {}};
   BRIM_CHECK(net.info.recipe || !recipe.empty(), ValueError,
              "[{}] {} does not say which recipe made it; name one with --recipe", command, weights);
-  net.recipe = recipe.empty() ? *net.info.recipe : train::load_recipe(recipe);
+  net.recipe = recipe.empty()
+                   ? *net.info.recipe
+                   : train::with_channels_of(train::load_recipe(recipe), net.info.recipe);
   if (check) check(net.recipe);
   if (net.recipe.task == "language") net.info.input = {net.recipe.input.window};
   net.network = with_weights(file, device, [&] {

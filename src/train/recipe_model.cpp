@@ -16,6 +16,18 @@ ChannelsRecipe recipe_of(const compress::Channels& channels) {
   return all;
 }
 
+ChannelsRecipe with_channels(ChannelsRecipe before, const compress::Channels& now) {
+  for (const auto& [name, count] : recipe_of(now).inputs) before.inputs[name] = count;
+  for (const auto& [name, count] : recipe_of(now).outputs) before.outputs[name] = count;
+  return before;
+}
+
+Recipe with_channels_of(Recipe asked, const std::optional<Recipe>& own) {
+  const bool names_none = asked.channels.inputs.empty() && asked.channels.outputs.empty();
+  if (own && own->model == asked.model && names_none) asked.channels = own->channels;
+  return asked;
+}
+
 std::unique_ptr<nn::Module> make_model(const Recipe& recipe, const nn::ModelOptions& options) {
   std::unique_ptr<nn::Module> model = nn::make_model(recipe.model, options);
   const compress::Channels channels = channels_of(recipe.channels);

@@ -6,12 +6,20 @@
 #include <brim/train/recipe.h>
 
 #include <memory>
+#include <optional>
 
 namespace brim::train {
 
 /// The channels that the recipe says are left, and a recipe that says so.
 compress::Channels channels_of(const ChannelsRecipe& recipe);
 ChannelsRecipe recipe_of(const compress::Channels& channels);
+
+/// What is left of a network of `before` that lost channels to have `now`.
+ChannelsRecipe with_channels(ChannelsRecipe before, const compress::Channels& now);
+
+/// `asked`, of the channels that are left of a network of `own`, where both have the same model and
+/// `asked` names none: weights fit no other network.
+Recipe with_channels_of(Recipe asked, const std::optional<Recipe>& own);
 
 /// The recipe's model with these options, of the channels that are left of it. Throws ValueError
 /// where the model has no such channels.
