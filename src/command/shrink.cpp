@@ -1,52 +1,19 @@
 // `brim shrink --weights F --latency 3ms`: gives each layer the form that costs least for what it
 // takes off the accuracy, trains what was pruned on, and keeps the best network within the limits.
-#include <brim/compress/prune.h>
-#include <fmt/format.h>
-
-#include <filesystem>
 #include <memory>
 
 #include "command/report.h"
+#include "command/shrink_folder.h"
 #include "command/shrink_search.h"
-#include "command/shrink_state.h"
-#include "train/run_folder.h"
 
 namespace brim::command {
 namespace {
 
-namespace fs = std::filesystem;
-
-/// That nothing is lost: the search has a folder of its own, and its result a name in --out.
-void check_folder(const ShrinkArguments& o) {
-  const fs::path folder = fs::path(o.out) / kSearchFolder;
-  std::error_code error;
-  const auto exists = [&](const fs::path& path) {
-    return fs::exists(fs::symlink_status(path, error));
-  };
-  const std::string state = ShrinkState::path(folder.string());
-  if (exists(folder) && !exists(state))
-    throw UsageError(
-        fmt::format("--out: {} is of no search; give another folder", folder.string()));
-  if (!o.resume && !o.overwrite)
-    for (const fs::path& path : {fs::path(state), fs::path(o.out) / train::kWeightsFile})
-      if (exists(path))
-        throw UsageError(
-            fmt::format("--out: {} exists; give --resume to go on, or --overwrite to begin anew",
-                        path.string()));
-  const std::string inside = fs::weakly_canonical(folder, error).string() + "/";
-  for (const std::string& path : {o.weights, o.recipe, o.svg, o.json})
-    if (!path.empty() && fs::weakly_canonical(path, error).string().starts_with(inside))
-      throw UsageError(fmt::format("{} lies in {}, which the search replaces", path, inside));
-  if (o.overwrite) fs::remove_all(folder);
-}
-
 int run_shrink(const ShrinkArguments& o) {
   const ShrinkTarget target = ShrinkTarget::parse(o.latency, o.size, o.accuracy);
-  if (compress::parse_pattern(o.pattern).kind != compress::Pattern::Kind::vector)
-    throw UsageError(
-        fmt::format("--pattern {}: only vectors are faster; write vector:8", o.pattern));
+  (void)ShrinkPatterns::parse(o.patterns);
   if (o.resume && o.overwrite) throw UsageError("--resume goes on, --overwrite begins anew");
-  check_folder(o);
+  ShrinkFolder::prepare(o);
   std::vector<NamedPath> outputs;
   if (!o.svg.empty()) {
     check_output_path("svg", o.svg);
@@ -70,8 +37,9 @@ const Register shrink_command(
        args.add("--at-batch", o->at_batch, "samples of the batch that is timed")
            .range(int64_t{1}, int64_t{4096})
            .show_default();
-       args.add("--pattern", o->pattern, "vectors that are pruned, as `brim prune` has them")
-           .show_default();
+       args.add("--pattern", o->patterns,
+                "what layers may lose: channels, vectors as vector:8, or none (then integers are "
+                "all that is searched); may be given again (default: channels and vector:8)");
        args.add("--keep", o->keep, "a layer that stays as it is, as conv1; may be given again");
        args.add("--finetune", o->finetune, "epochs of training of each point; 0: none")
            .range(int64_t{0}, int64_t{1'000'000})

@@ -1,105 +1,108 @@
 #include "command/shrink_path.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
-#include "command/command.h"
 #include "command/format.h"
 #include "core/check.h"
 
 namespace brim::command {
-namespace {
-
-double parse_latency(const std::string& text) {
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  const std::string unit(at, end);
-  const double factor = unit == "ns"   ? 1e-9
-                        : unit == "us" ? 1e-6
-                        : unit == "ms" ? 1e-3
-                        : unit == "s"  ? 1
-                                       : 0;
-  if (error != std::errc() || factor == 0 || !(value > 0 && value < 1e9))
-    throw UsageError(
-        fmt::format("--latency '{}' is no time; write for example 3ms or 250us", text));
-  return value * factor;
-}
-
-}  // namespace
-
-ShrinkTarget ShrinkTarget::parse(const std::string& latency, const std::string& size,
-                                 std::optional<double> accuracy) {
-  ShrinkTarget target;
-  if (!latency.empty()) target.seconds = parse_latency(latency);
-  if (!size.empty()) target.bytes = parse_bytes(size, "--size");
-  if (accuracy) target.loss_of_metric = std::fabs(*accuracy) / 100;
-  if (target.is_open() && !target.loss_of_metric)
-    throw UsageError(
-        "what is wanted? Give --latency 3ms, --size 500k or --accuracy -0.5, or several of them");
-  return target;
-}
-
-bool ShrinkTarget::is_met_by(const ShrunkPoint& point, const ShrunkPoint& dense) const {
-  constexpr double kRounding = 1e-9;
-  return point.seconds <= seconds.value_or(point.seconds) &&
-         point.bytes <= bytes.value_or(point.bytes) &&
-         (!loss_of_metric || point.metric >= dense.metric - *loss_of_metric - kRounding);
-}
-
-double ShrinkTarget::share_of_limits(double taken_s, int64_t taken_bytes) const {
-  double share = 0;
-  if (seconds) share = std::max(share, taken_s / *seconds);
-  if (bytes)
-    share = std::max(share, static_cast<double>(taken_bytes) / static_cast<double>(*bytes));
-  return share;
-}
-
 ShrinkPath::ShrinkPath(const ShrinkState& state, const ShrinkTarget& target)
-    : state_(state),
-      target_(target),
-      frontier_(compress::form_frontier(state.layers, 1 / state.points[0].seconds,
-                                        1 / static_cast<double>(state.points[0].bytes))) {
-  if (dense().seconds > dense_point().seconds)
-    scale_ = dense_point().seconds / dense().seconds;
-  else
-    rest_s_ = dense_point().seconds - dense().seconds;
-  rest_bytes_ = std::max<int64_t>(0, dense_point().bytes - dense().bytes);
+    : state_(state), target_(target) {
+  for (const ShrunkWidth& width : state.widths) {
+    const compress::Choice dense = compress::choice_of(width.layers, {});
+    Scale scale;
+    if (dense.seconds > width.seconds)
+      scale.scale = width.seconds / dense.seconds;
+    else
+      scale.rest_s = width.seconds - dense.seconds;
+    scale.rest_bytes = std::max<int64_t>(0, width.bytes - dense.bytes);
+    scales_.push_back(scale);
+  }
+  frontier_ = frontier(1 / dense_point().seconds, 1 / static_cast<double>(dense_point().bytes));
+}
+
+PlannedNetwork ShrinkPath::planned(size_t width, compress::Choice choice) const {
+  const Scale& scale = scales_[width];
+  PlannedNetwork network{.width = width,
+                         .choice = {},
+                         .seconds = choice.seconds * scale.scale + scale.rest_s,
+                         .distance = choice.distance + state_.widths[width].distance,
+                         .bytes = choice.bytes + scale.rest_bytes};
+  network.choice = std::move(choice);
+  return network;
+}
+
+PlannedNetwork ShrinkPath::planned(size_t width, const compress::LayerForms& forms) const {
+  return planned(width, compress::choice_of(state_.widths[width].layers, forms));
+}
+
+std::vector<PlannedNetwork> ShrinkPath::frontier(double of_seconds, double of_bytes) const {
+  std::vector<PlannedNetwork> all;
+  for (size_t i = 0; i < scales_.size(); ++i)
+    for (compress::Choice& choice :
+         compress::form_frontier(state_.widths[i].layers, of_seconds, of_bytes))
+      all.push_back(planned(i, std::move(choice)));
+  const auto cost_of = [=](const PlannedNetwork& n) {
+    return of_seconds * n.seconds + of_bytes * static_cast<double>(n.bytes);
+  };
+  std::ranges::stable_sort(all, {}, cost_of);
+  std::vector<PlannedNetwork> closest;  // the cheapest first
+  for (PlannedNetwork& network : all)
+    if (closest.empty() || network.distance < closest.back().distance)
+      closest.push_back(std::move(network));
+  std::ranges::reverse(closest);
+  if (closest[0].distance > 0 || closest[0].width > 0 ||
+      !compress::forms_of(state_.widths[0].layers, closest[0].choice).empty())
+    closest.insert(closest.begin(), planned(0, compress::LayerForms()));
+  return closest;
 }
 
 void ShrinkPath::check_reachable() const {
   BRIM_CHECK(frontier_.size() > 1, ValueError,
              "[shrink] no layer has a form that is faster or smaller on this device");
-  const int64_t bytes = compress::form_frontier(state_.layers, 0, 1).back().bytes + rest_bytes_;
+  const int64_t bytes = frontier(0, 1).back().bytes;
   if (target_.bytes && *target_.bytes < bytes)
     raise<ValueError>(
         "[shrink] a size of {}: about {} is the least that forms of layers can reach (dense {})",
         format_bytes(*target_.bytes), format_bytes(bytes), format_bytes(dense_point().bytes));
 }
 
-compress::Limits ShrinkPath::limits() const {
-  compress::Limits all;
-  if (target_.seconds) all.seconds = of_layers(*target_.seconds);
-  if (target_.bytes) all.bytes = *target_.bytes - rest_bytes_;
-  return all;
+PlannedNetwork ShrinkPath::within(const compress::Limits& limits) const {
+  std::optional<PlannedNetwork> best;
+  std::string why;
+  for (size_t i = 0; i < scales_.size(); ++i) {
+    const Scale& scale = scales_[i];
+    compress::Limits these = limits;
+    if (limits.seconds < compress::Limits().seconds)
+      these.seconds = (limits.seconds - scale.rest_s) / scale.scale;
+    if (limits.bytes < compress::Limits().bytes) these.bytes = limits.bytes - scale.rest_bytes;
+    try {
+      PlannedNetwork found = planned(i, compress::choose_forms(state_.widths[i].layers, these));
+      if (!best || found.distance < best->distance) best = std::move(found);
+    } catch (const ValueError& e) {
+      why = e.what();
+    }
+  }
+  if (!best) throw ValueError(why);
+  return *std::move(best);
 }
 
-compress::Choice ShrinkPath::at(double share) const {
+PlannedNetwork ShrinkPath::at(double share) const {
   if (target_.is_open()) {
     const auto last = static_cast<double>(frontier_.size() - 1);
     return frontier_[static_cast<size_t>(std::llround(share * last))];
   }
-  compress::Limits these = limits();
+  compress::Limits these;
   const auto between = [share](double first, double last) {
     return first + share * (std::min(first, last) - first);
   };
-  if (target_.seconds) these.seconds = between(dense().seconds, these.seconds);
+  if (target_.seconds) these.seconds = between(dense_point().seconds, *target_.seconds);
   if (target_.bytes)
-    these.bytes =
-        std::llround(between(static_cast<double>(dense().bytes), static_cast<double>(these.bytes)));
-  return compress::choose_forms(state_.layers, these);
+    these.bytes = std::llround(
+        between(static_cast<double>(dense_point().bytes), static_cast<double>(*target_.bytes)));
+  return within(these);
 }
 
 std::optional<double> ShrinkPath::next_share(int64_t max_points) const {
@@ -123,35 +126,36 @@ double ShrinkPath::cost(double seconds, int64_t bytes) const {
 
 ShrinkCandidates::ShrinkCandidates(const ShrinkState& state, const ShrinkTarget& target,
                                    const ShrinkPath& path)
-    : state_(state), target_(target), path_(path), limits_(path.limits()) {
+    : target_(target), path_(path) {
+  if (target.seconds) limits_.seconds = *target.seconds;
+  if (target.bytes) limits_.bytes = *target.bytes;
   const ShrunkPoint& dense = state.points[0];
-  cheapest_ = compress::form_frontier(state.layers, target.seconds ? 1 / dense.seconds : 0,
-                                      target.bytes ? 1 / static_cast<double>(dense.bytes) : 0);
+  cheapest_ = path.frontier(target.seconds ? 1 / dense.seconds : 0,
+                            target.bytes ? 1 / static_cast<double>(dense.bytes) : 0);
 }
 
-std::optional<compress::Choice> ShrinkCandidates::next() {
+std::optional<PlannedNetwork> ShrinkCandidates::next() {
   constexpr int kTightened = 4, kCheapest = 4;
   if (count_ < kTightened) {
     ++count_;
     try {
-      return compress::choose_forms(state_.layers, limits_);
+      return path_.within(limits_);
     } catch (const ValueError&) {
       count_ = kTightened;  // out of reach by what layers take alone
     }
   }
   if (count_++ >= kTightened + kCheapest || cheapest_.empty()) return std::nullopt;
-  compress::Choice choice = std::move(cheapest_.back());
+  PlannedNetwork network = std::move(cheapest_.back());
   cheapest_.pop_back();
-  return choice;
+  return network;
 }
 
-void ShrinkCandidates::tighten(const compress::Choice& choice, const Taken& taken) {
+void ShrinkCandidates::tighten(const PlannedNetwork& network, const Taken& taken) {
   constexpr double kMargin = 1.2;
   const double late = taken.seconds - target_.seconds.value_or(taken.seconds);
-  const double of_layers = choice.seconds - path_.of_layers(path_.predicted_s(choice) - late);
-  if (late > 0) limits_.seconds = choice.seconds - kMargin * of_layers;
+  if (late > 0) limits_.seconds = network.seconds - kMargin * late;
   const int64_t large = taken.bytes - target_.bytes.value_or(taken.bytes);
-  if (large > 0) limits_.bytes = choice.bytes - large;
+  if (large > 0) limits_.bytes = network.bytes - large;
 }
 
 }  // namespace brim::command

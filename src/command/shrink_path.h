@@ -9,64 +9,59 @@
 #include <string>
 #include <vector>
 
+#include "command/shrink_request.h"
 #include "command/shrink_state.h"
 
 namespace brim::command {
 
-/// What is wanted; at least one of them.
-struct ShrinkTarget {
-  std::optional<double> seconds;         ///< that a pass takes at most
-  std::optional<int64_t> bytes;          ///< that the file has at most
-  std::optional<double> loss_of_metric;  ///< at most, as a fraction
-
-  /// Of options as they are typed: "3ms", "500k", points. Throws UsageError.
-  static ShrinkTarget parse(const std::string& latency, const std::string& size,
-                            std::optional<double> accuracy);
-  /// Whether only the accuracy says how small the network may get.
-  bool is_open() const { return !seconds && !bytes; }
-  bool is_met_by(const ShrunkPoint& point, const ShrunkPoint& dense) const;
-  /// What is taken, as a multiple of the limits: the worse one.
-  double share_of_limits(double taken_s, int64_t taken_bytes) const;
+/// A network that may be made.
+struct PlannedNetwork {
+  size_t width = 0;  ///< of ShrinkState::widths
+  compress::Choice choice;
+  double seconds = 0;   ///< of a pass, as predicted
+  double distance = 0;  ///< of the width, and of its layers' forms
+  int64_t bytes = 0;    ///< of its file, as predicted
 };
 
-/// By what was measured, which is kept by reference: the layers and the dense network.
+/// By what was measured, which is kept by reference: the widths, their layers and the dense
+/// network.
 class ShrinkPath {
  public:
   ShrinkPath(const ShrinkState& state, const ShrinkTarget& target);
 
   /// Throws ValueError where no layer has another form, or none of them takes so few bytes.
   void check_reachable() const;
-  /// What the target's limits leave the layers.
-  compress::Limits limits() const;
-  /// How long the layers take where a pass takes so long.
-  double of_layers(double seconds) const { return (seconds - rest_s_) / scale_; }
-  /// The choice at a share of the way: with limits of what is to be spared, else of the layers'
-  /// exchanges.
-  compress::Choice at(double share) const;
+  /// Of all widths, from the dense network to the one that costs least by these weights: each is
+  /// the closest one of its cost.
+  std::vector<PlannedNetwork> frontier(double of_seconds, double of_bytes) const;
+  /// The closest one within limits of a pass and a file. Throws ValueError where there is none.
+  PlannedNetwork within(const compress::Limits& limits) const;
+  PlannedNetwork planned(size_t width, const compress::LayerForms& forms) const;
+  /// The one at a share of the way: with limits of what is to be spared, else of the frontier.
+  PlannedNetwork at(double share) const;
   /// Where the next point is: with limits those first, then gentler ones; else the smallest
   /// network, and then halves of the way to where the accuracy is just kept. Empty: that is all.
   std::optional<double> next_share(int64_t max_points) const;
-  /// Of a pass.
-  double predicted_s(const compress::Choice& choice) const {
-    return choice.seconds * scale_ + rest_s_;
-  }
   /// Time and bytes of a network, each as a share of the dense one's.
   double cost(double seconds, int64_t bytes) const;
 
  private:
-  const compress::Choice& dense() const { return frontier_.front(); }
+  /// Layers one by one may take more than together; what they do not take is of others.
+  struct Scale {
+    double scale = 1, rest_s = 0;
+    int64_t rest_bytes = 0;
+  };
   const ShrunkPoint& dense_point() const { return state_.points[0]; }
+  PlannedNetwork planned(size_t width, compress::Choice choice) const;
 
   const ShrinkState& state_;
   const ShrinkTarget& target_;
-  std::vector<compress::Choice> frontier_;  // of time and bytes alike
-  // Layers one by one may take more than together; what they do not take is of others.
-  double scale_ = 1, rest_s_ = 0;
-  int64_t rest_bytes_ = 0;
+  std::vector<Scale> scales_;             // of the widths
+  std::vector<PlannedNetwork> frontier_;  // of time and bytes alike
 };
 
-/// Choices that may meet the limits as a whole network: with the limits of the layers tightened by
-/// what the ones before missed, and then the cheapest.
+/// Networks that may meet the limits: with limits tightened by what the ones before missed, and
+/// then the cheapest.
 class ShrinkCandidates {
  public:
   /// What a whole network takes.
@@ -77,15 +72,14 @@ class ShrinkCandidates {
   /// All are kept by reference.
   ShrinkCandidates(const ShrinkState& state, const ShrinkTarget& target, const ShrinkPath& path);
   /// Empty: there are no more.
-  std::optional<compress::Choice> next();
-  void tighten(const compress::Choice& choice, const Taken& taken);
+  std::optional<PlannedNetwork> next();
+  void tighten(const PlannedNetwork& network, const Taken& taken);
 
  private:
-  const ShrinkState& state_;
   const ShrinkTarget& target_;
   const ShrinkPath& path_;
   compress::Limits limits_;
-  std::vector<compress::Choice> cheapest_;  // the last one is the cheapest
+  std::vector<PlannedNetwork> cheapest_;  // the last one is the cheapest
   int count_ = 0;
 };
 

@@ -43,10 +43,31 @@ std::string layer_lines(const ShrinkState& state, int64_t at_batch) {
       "layers alone, in us for {} {}: as it is; in other forms (how far the network's outputs "
       "move); pruned in f32, in int8\n",
       at_batch, at_batch == 1 ? "sample" : "samples");
-  for (const compress::LayerCosts& layer : state.layers)
+  for (const compress::LayerCosts& layer : state.widths[0].layers)
     lines += fmt::format("  {:<24} {:<16} {:>7.1f}  {}\n", printable(layer.name), layer.shape.str(),
                          1e6 * layer.forms[0].seconds,
                          layer.why.empty() ? forms_line(layer) : printable(layer.why));
+  return lines;
+}
+
+std::string width_lines(const ShrinkState& state, int64_t at_batch) {
+  if (state.groups.empty()) return "";
+  std::string lines = fmt::format(
+      "channels that go together, by the first layer that makes them: us for {} of the whole "
+      "network without a share of them (how far its outputs move)\n",
+      at_batch);
+  for (const compress::LayerCosts& group : state.groups) {
+    std::string line;
+    for (const FormCost& cost : group.forms)
+      if (cost.form.channels > 0)
+        line += fmt::format("{}{:g} % {:.1f} ({:.1g})", line.empty() ? "" : "; ",
+                            100 * cost.form.channels, 1e6 * cost.seconds, cost.distance);
+    lines += fmt::format("  {:<24} {:<16} {:>7.1f}  {}\n", printable(group.name), group.shape.str(),
+                         1e6 * group.forms[0].seconds, line.empty() ? printable(group.why) : line);
+  }
+  for (size_t i = 1; i < state.widths.size(); ++i)
+    lines += fmt::format("  width {}: {:.1f} us, {} ({:.1g})\n", i, 1e6 * state.widths[i].seconds,
+                         format_bytes(state.widths[i].bytes), state.widths[i].distance);
   return lines;
 }
 
@@ -69,7 +90,8 @@ std::string frontier_lines(const ShrinkState& state, const std::string& metric, 
                     1e3 * point.seconds, dense.seconds / point.seconds, format_bytes(point.bytes),
                     static_cast<double>(dense.bytes) / static_cast<double>(point.bytes),
                     has_energy ? fmt::format("{:>9.3f} ", 1e3 * point.joules.value_or(0)) : "",
-                    value, chosen == i ? "  <- chosen" : "");
+                    value + (point.width > 0 ? fmt::format("  width {}", point.width) : ""),
+                    chosen == i ? "  <- chosen" : "");
   }
   return lines;
 }
@@ -84,8 +106,9 @@ std::string frontier_drawing(const ShrinkState& state, const std::string& metric
          .percent = 100 * point.metric,
          .bytes = static_cast<double>(point.bytes),
          .label = name_of(i),
-         .title = fmt::format("{}: {:.4g} ms, {}, {:.2f} %", name_of(i), 1e3 * point.seconds,
-                              format_bytes(point.bytes), 100 * point.metric),
+         .title = fmt::format("{}: {:.4g} ms, {}, {:.2f} %{}", name_of(i), 1e3 * point.seconds,
+                              format_bytes(point.bytes), 100 * point.metric,
+                              point.width > 0 ? fmt::format(", width {}", point.width) : ""),
          .is_chosen = chosen == i});
   }
   return frontier_svg(dots, metric, at_batch);

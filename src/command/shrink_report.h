@@ -13,6 +13,8 @@ namespace brim::command {
 /// A line for each layer: how long it takes in each form, alone, and what that takes off the
 /// outputs.
 std::string layer_lines(const ShrinkState& state, int64_t at_batch);
+/// A line for each group of channels and each network without some of them; "": there are none.
+std::string width_lines(const ShrinkState& state, int64_t at_batch);
 /// A line for each point. `metric`: its name, or "".
 std::string frontier_lines(const ShrinkState& state, const std::string& metric, int64_t at_batch,
                            std::optional<size_t> chosen);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <stdexcept>
 
@@ -14,9 +15,12 @@ namespace brim::command {
 namespace {
 
 constexpr uint64_t kMaxFile = uint64_t{64} << 20;
+constexpr int kFormat = 2;  // the first one had no widths, and did not name itself
 
 Json form_json(const compress::LayerForm& form) {
-  return {{"sparsity", form.sparsity}, {"int8", form.int8}};
+  Json json = {{"sparsity", form.sparsity}, {"int8", form.int8}};
+  if (form.channels > 0) json["channels"] = form.channels;
+  return json;
 }
 
 /// Throws std::runtime_error: what is read is damaged.
@@ -41,7 +45,10 @@ compress::LayerForm form_of(const Json& json) {
   const auto sparsity = json.at("sparsity").get<double>();
   if (!(sparsity >= 0 && sparsity < 1))
     throw std::runtime_error(fmt::format("a sparsity is {}", sparsity));
-  return {.sparsity = sparsity, .int8 = json.at("int8").get<bool>()};
+  const auto channels = json.value("channels", 0.0);
+  if (!(channels >= 0 && channels < 1))
+    throw std::runtime_error(fmt::format("a share of channels is {}", channels));
+  return {.sparsity = sparsity, .int8 = json.at("int8").get<bool>(), .channels = channels};
 }
 
 compress::LayerForms forms_of(const Json& json) {
@@ -79,8 +86,31 @@ compress::LayerCosts costs_of(const Json& json) {
   return layer;
 }
 
+std::map<std::string, double> counts_of(const Json& json) {
+  std::map<std::string, double> counts;
+  for (const auto& [name, count] : json.items()) {
+    counts[name] = static_cast<double>(count.get<int64_t>());
+    if (!(counts[name] >= 1)) throw std::runtime_error(fmt::format("{} has no channels", name));
+  }
+  return counts;
+}
+
+ShrunkWidth width_of(const Json& json) {
+  ShrunkWidth width{.groups = forms_of(json.at("groups")),
+                    .channels = {.inputs = counts_of(json.at("inputs")),
+                                 .outputs = counts_of(json.at("outputs"))},
+                    .seconds = positive(json, "seconds"),
+                    .distance = not_negative(json, "distance"),
+                    .bytes = bytes_of(json),
+                    .hash = json.at("hash").get<std::string>(),
+                    .layers = {}};
+  for (const Json& layer : json.at("layers")) width.layers.push_back(costs_of(layer));
+  return width;
+}
+
 ShrunkPoint point_of(const Json& json) {
-  ShrunkPoint point{.forms = forms_of(json.at("forms")),
+  ShrunkPoint point{.width = json.at("width").get<size_t>(),
+                    .forms = forms_of(json.at("forms")),
                     .predicted_s = not_negative(json, "predicted_s"),
                     .seconds = positive(json, "seconds"),
                     .joules = {},
@@ -92,6 +122,15 @@ ShrunkPoint point_of(const Json& json) {
   if (!point.evaluation.is_null() && !point.evaluation.is_object())
     throw std::runtime_error("an evaluation is none");
   return point;
+}
+
+void check_format(const Json& json, const std::string& from) {
+  if (!json.is_object() || !json.contains("asked")) return;  // damaged
+  const Json format = json.value("format", Json(1));
+  BRIM_CHECK(format == kFormat, FileError,
+             "[shrink] {} is of format {}, which another version of brim writes (this one: {}); go "
+             "on with that version, or begin anew with --overwrite",
+             from, format.dump(), kFormat);
 }
 
 }  // namespace
@@ -109,8 +148,26 @@ std::string differences(const Json& a, const Json& b) {
   return all;
 }
 
+Json ShrunkWidth::to_json() const {
+  Json json = {{"groups", command::to_json(groups)},
+               {"inputs", Json::object()},
+               {"outputs", Json::object()},
+               {"seconds", seconds},
+               {"distance", distance},
+               {"bytes", bytes},
+               {"hash", hash},
+               {"layers", Json::array()}};
+  for (const auto& [name, count] : channels.inputs)
+    json["inputs"][name] = static_cast<int64_t>(count);
+  for (const auto& [name, count] : channels.outputs)
+    json["outputs"][name] = static_cast<int64_t>(count);
+  for (const compress::LayerCosts& layer : layers) json["layers"].push_back(costs_json(layer));
+  return json;
+}
+
 Json ShrunkPoint::to_json() const {
-  return {{"forms", command::to_json(forms)},
+  return {{"width", width},
+          {"forms", command::to_json(forms)},
           {"predicted_s", predicted_s},
           {"seconds", seconds},
           {"joules", joules ? Json(*joules) : Json(nullptr)},
@@ -120,19 +177,30 @@ Json ShrunkPoint::to_json() const {
           {"evaluation", evaluation}};
 }
 
+void ShrinkState::drop_points() {
+  points.resize(std::min<size_t>(points.size(), 1));
+  current.reset();
+}
+
 Json ShrinkState::to_json() const {
-  Json json = {
-      {"asked", asked}, {"target", target}, {"layers", Json::array()}, {"points", Json::array()}};
-  for (const compress::LayerCosts& layer : layers) json["layers"].push_back(costs_json(layer));
+  Json json = {{"format", kFormat},       {"asked", asked},          {"target", target},
+               {"groups", Json::array()}, {"widths", Json::array()}, {"points", Json::array()}};
+  for (const compress::LayerCosts& group : groups) json["groups"].push_back(costs_json(group));
+  for (const ShrunkWidth& width : widths) json["widths"].push_back(width.to_json());
   for (const ShrunkPoint& point : points) json["points"].push_back(point.to_json());
   json["current"] = current ? command::to_json(*current) : Json(nullptr);
+  json["current_width"] = current_width;
   return json;
 }
 
 void ShrinkState::check(const std::string& folder) const {
   try {
-    for (const ShrunkPoint& point : points) (void)compress::choice_of(layers, point.forms);
-    if (current) (void)compress::choice_of(layers, *current);
+    const auto check_forms = [this](size_t width, const compress::LayerForms& forms) {
+      BRIM_CHECK(width < widths.size(), ValueError, "there is no network {}", width);
+      (void)compress::choice_of(widths[width].layers, forms);
+    };
+    for (const ShrunkPoint& point : points) check_forms(point.width, point.forms);
+    if (current) check_forms(current_width, *current);
   } catch (const ValueError& e) {
     raise<FileError>("[shrink] {} is damaged ({}); begin anew with --overwrite", path(folder),
                      e.what());
@@ -155,13 +223,18 @@ ShrinkState ShrinkState::load(const std::string& folder, const Json& asked) {
   std::string text(file.bytes(), '\0');
   file.read(text.data(), text.size(), 0);
   const Json json = parse_json<Json>(text);
+  check_format(json, from);
   ShrinkState state;
   try {
     state.asked = json.at("asked");
     state.target = json.at("target");
-    for (const Json& layer : json.at("layers")) state.layers.push_back(costs_of(layer));
+    for (const Json& group : json.at("groups")) state.groups.push_back(costs_of(group));
+    for (const Json& width : json.at("widths")) state.widths.push_back(width_of(width));
     for (const Json& point : json.at("points")) state.points.push_back(point_of(point));
     if (!json.at("current").is_null()) state.current = forms_of(json.at("current"));
+    state.current_width = json.at("current_width").get<size_t>();
+    if (!state.points.empty() && state.widths.empty())
+      throw std::runtime_error("the dense network is missing");
     if (!state.points.empty() && !state.points[0].forms.empty())
       throw std::runtime_error("the first point is not the dense network");
   } catch (const std::exception& e) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <brim/compress/shrink.h>
+#include <brim/train/recipe.h>
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -13,8 +14,22 @@ namespace brim::command {
 
 using Json = nlohmann::ordered_json;
 
+/// The network without some of its channels, before any training.
+struct ShrunkWidth {
+  compress::LayerForms groups;     ///< of channels: what each is without
+  train::ChannelsRecipe channels;  ///< that are left; of the dense network none are named
+  double seconds = 0;              ///< of a forward pass
+  double distance = 0;             ///< of its outputs from the dense network's
+  int64_t bytes = 0;               ///< of its file
+  std::string hash;                ///< of its file
+  std::vector<compress::LayerCosts> layers;
+
+  Json to_json() const;
+};
+
 /// A network of the frontier.
 struct ShrunkPoint {
+  size_t width = 0;  ///< of ShrinkState::widths
   compress::LayerForms forms;
   double predicted_s = 0;        ///< of a forward pass
   double seconds = 0;            ///< as measured
@@ -28,19 +43,24 @@ struct ShrunkPoint {
 };
 
 struct ShrinkState {
-  Json asked;   ///< what the measurements depend on
-  Json target;  ///< what the points do besides
-  std::vector<compress::LayerCosts> layers;
+  Json asked;                                   ///< what the measurements depend on
+  Json target;                                  ///< what the points do besides
+  std::vector<compress::LayerCosts> groups;     ///< of channels
+  std::vector<ShrunkWidth> widths;              ///< the dense network first
   std::vector<ShrunkPoint> points;              ///< the dense network first
   std::optional<compress::LayerForms> current;  ///< those being trained
+  size_t current_width = 0;
 
+  /// All but the dense network: they are made anew.
+  void drop_points();
   Json to_json() const;
   /// Throws FileError where the points are not of the layers.
   void check(const std::string& folder) const;
   /// Replaces the file of a folder. Throws FileError.
   void save(const std::string& folder) const;
   static std::string path(const std::string& folder);
-  /// Throws FileError where the file is damaged, or the search was asked for something else.
+  /// Throws FileError where the file is damaged or of another version's format, or the search was
+  /// asked for something else.
   static ShrinkState load(const std::string& folder, const Json& asked);
 };
 

@@ -1,4 +1,5 @@
 // `brim shrink`: searches within limits, stops and goes on, and says what is out of reach.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,6 +22,8 @@ class Shrink : public TrainedTutorialCnn<Shrink> {
                                      "--out",  *folder() / out, "--samples", "16"};
     if (std::ranges::find(more, "--weights") == more.end())
       args.insert(args.end(), {"--weights", weights()});
+    if (std::ranges::find(more, "--pattern") == more.end())
+      args.insert(args.end(), {"--pattern", "vector:8"});
     if (std::ranges::find(more, "--finetune") == more.end())
       args.insert(args.end(), {"--finetune", "1"});
     args.insert(args.end(), more.begin(), more.end());
@@ -28,8 +31,9 @@ class Shrink : public TrainedTutorialCnn<Shrink> {
   }
   /// Interrupted as soon as the first point is being trained.
   static Ran interrupted(const std::string& out, std::vector<std::string> args) {
-    args.insert(args.begin(), {"shrink", "--weights", weights(), "--data", data(), "--device",
-                               "cpu", "--samples", "16", "--out", *folder() / out});
+    args.insert(args.begin(),
+                {"shrink", "--weights", weights(), "--data", data(), "--device", "cpu", "--samples",
+                 "16", "--pattern", "vector:8", "--out", *folder() / out});
     const std::string training = in_quotes(*folder() / (out + "/shrink/training"));
     return run_brim(args, signal_when("test -d " + training, "INT"));
   }
@@ -88,28 +92,127 @@ TEST_F(Shrink, TakesTheSmallestThatKeepsTheAccuracy) {
   EXPECT_DOUBLE_EQ(found["target"]["accuracy"].get<double>(), -1);
 }
 
+TEST_F(Shrink, LeavesOutChannels) {
+  const std::string out = *folder() / "channels";
+  const std::vector<std::string> args = {"--size",   "40k",       "--pattern", "channels",
+                                         "--points", "1",         "--json",    out + ".json",
+                                         "--svg",    out + ".svg"};
+  const Ran ran = shrink("channels", args);
+  ASSERT_EQ(ran.code, 0) << ran.err << ran.out;
+  for (const char* part : {"channels that go together", "width 1:", ": width ", "<- chosen"})
+    EXPECT_NE(ran.out.find(part), std::string::npos) << part << "\n" << ran.out;
+  const std::string file = out + "/model.safetensors";
+  EXPECT_LE(std::filesystem::file_size(file), 40 * 1024U);
+  const json found = read(out + ".json");
+  ASSERT_EQ(found["points"].size(), 2U);
+  EXPECT_GT(found["points"][1]["width"].get<int>(), 0);
+  EXPECT_NE(slurp(out + ".svg").find("width "), std::string::npos);
+  for (const json& layer : found["layers"])
+    for (const json& form : layer["forms"]) EXPECT_EQ(form["sparsity"], 0.0);
+  const Ran eval = run_brim({"eval", "--weights", file, "--data", data(), "--device", "cpu",
+                             "--json", out + "-eval.json"});
+  ASSERT_EQ(eval.code, 0) << eval.err;
+  EXPECT_NEAR(read(out + "-eval.json")["loss"].get<double>(),
+              found["points"][1]["evaluation"]["loss"].get<double>(), 1e-4);
+  const Ran named =
+      run_brim({"eval", "tutorial-cnn", "--weights", file, "--data", data(), "--device", "cpu"});
+  EXPECT_EQ(named.code, 0) << named.err;
+
+  // As a search that was stopped behind the measurements of channels, and of one width's layers.
+  json state = read(out + "/shrink/search.json");
+  const json groups = state["groups"], width = state["widths"][1]["layers"];
+  ASSERT_GT(groups.size(), 1U);
+  state["widths"].back()["layers"].erase(3), state["widths"].back()["layers"].erase(3);
+  state["points"].erase(1);
+  std::ofstream(out + "/shrink/search.json") << state;
+  std::vector<std::string> again = args;
+  again.emplace_back("--resume");
+  ASSERT_EQ(shrink("channels", again).code, 0);
+  state = read(out + "/shrink/search.json");
+  EXPECT_EQ(state["groups"], groups);
+  EXPECT_EQ(state["widths"].back()["layers"].size(), 5U);
+  EXPECT_EQ(state["points"].size(), 2U);
+  // A width whose file is gone is made again.
+  const size_t widths = state["widths"].size();
+  const std::string last = fmt::format("{}/shrink/width-{}.safetensors", out, widths - 1);
+  std::filesystem::remove(last);
+  EXPECT_EQ(shrink("channels", again).code, 0);
+  EXPECT_TRUE(std::filesystem::exists(last));
+}
+
+TEST_F(Shrink, OthersReadChannelsVectorsAndIntegersTogether) {
+  const std::string out = *folder() / "together";
+  // Smaller than any width, and than integers alone.
+  const Ran ran = shrink("together", {"--size", "8k", "--pattern", "channels", "--pattern",
+                                      "vector:4", "--points", "1", "--json", out + ".json"});
+  ASSERT_EQ(ran.code, 0) << ran.err << ran.out;
+  const json found = read(out + ".json");
+  ASSERT_EQ(found["points"].size(), 2U);
+  const json& point = found["points"][1];
+  EXPECT_GT(point["width"].get<int>(), 0);
+  const auto count = [&](auto is) {
+    return std::ranges::count_if(point["forms"], [&](const json& form) { return is(form); });
+  };
+  EXPECT_GT(count([](const json& form) { return form["int8"].template get<bool>(); }), 0);
+  EXPECT_GT(count([](const json& form) { return form["sparsity"].template get<double>() > 0; }), 0);
+
+  const std::string file = out + "/model.safetensors", picture = *folder() / "pixel.png";
+  write_pixel_png(picture);
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"eval", "--data", data(), "--device", "cpu"},
+        {"eval", "tutorial-cnn", "--data", data(), "--device", "cpu"},
+        {"predict", picture},
+        {"predict", picture, "--recipe", "tutorial-cnn"},
+        {"quantize", "tutorial-cnn", "--data", data(), "--device", "cpu", "--samples", "32"},
+        {"export", "-o", out + ".brim"},
+        {"export", "-o", out + ".onnx", "--onnx"},
+        {"train", "tutorial-cnn", "--data", data(), "--device", "cpu", "--epochs", "1"}}) {
+    std::vector<std::string> all = args;
+    all.insert(all.end(), {"--weights", file});
+    const Ran read_by = run_brim(all);
+    EXPECT_EQ(read_by.code, 0) << args[0] << ": " << read_by.err;
+  }
+}
+
+TEST_F(Shrink, RefusesAnotherFormat) {
+  const std::string folder_of_search = *folder() / "former/shrink";
+  std::filesystem::create_directories(folder_of_search);
+  // As the first versions wrote it.
+  const json former = {{"asked", json::object()},
+                       {"target", json::object()},
+                       {"layers", json::array()},
+                       {"points", json::array()},
+                       {"current", nullptr}};
+  std::ofstream(folder_of_search + "/search.json") << former;
+  const Ran ran = shrink("former", {"--size", "100k", "--resume"});
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_NE(ran.err.find("is of format 1, which another version of brim writes"), std::string::npos)
+      << ran.err;
+  EXPECT_EQ(ran.err.find("damaged"), std::string::npos) << ran.err;
+}
+
 TEST_F(Shrink, GoesOnWhereItWasStopped) {
   const std::string out = *folder() / "parts";
   const Ran whole = shrink("parts", {"--size", "100k", "--points", "1"});
   ASSERT_EQ(whole.code, 0) << whole.err;
   // As a search that was stopped while it measured.
   json state = read(out + "/shrink/search.json");
-  const json layers = state["layers"];
-  state["layers"].erase(3), state["layers"].erase(3);
+  const json layers = state["widths"][0]["layers"];
+  state["widths"][0]["layers"].erase(3), state["widths"][0]["layers"].erase(3);
   state["points"].erase(1);
   std::ofstream(out + "/shrink/search.json") << state;
   std::filesystem::remove(out + "/model.safetensors");
   const Ran ran = shrink("parts", {"--size", "100k", "--points", "1", "--resume"});
   ASSERT_EQ(ran.code, 0) << ran.err;
   state = read(out + "/shrink/search.json");
-  ASSERT_EQ(state["layers"].size(), 5U);
-  EXPECT_EQ(state["layers"][0], layers[0]);
+  ASSERT_EQ(state["widths"][0]["layers"].size(), 5U);
+  EXPECT_EQ(state["widths"][0]["layers"][0], layers[0]);
   EXPECT_TRUE(std::filesystem::exists(out + "/model.safetensors"));
 
   // A layer without forms, and a point of another file.
   const std::string sound = slurp(out + "/shrink/search.json");
   state = json::parse(sound);
-  state["layers"][1]["forms"] = json::array();
+  state["widths"][0]["layers"][1]["forms"] = json::array();
   std::ofstream(out + "/shrink/search.json") << state;
   const Ran formless = shrink("parts", {"--size", "100k", "--resume"});
   EXPECT_EQ(formless.code, 1) << formless.out;
@@ -207,7 +310,7 @@ TEST_F(Shrink, SaysWhatCannotBeMeant) {
   EXPECT_NE(error_of({"--latency", "3"}, 2).find("3ms"), std::string::npos);
   EXPECT_NE(error_of({"--latency", "-3ms"}, 2).find("no time"), std::string::npos);
   EXPECT_NE(error_of({"--size", "much"}, 2).find("no size"), std::string::npos);
-  EXPECT_NE(error_of({"--size", "100k", "--pattern", "2:4"}, 2).find("only vectors"),
+  EXPECT_NE(error_of({"--size", "100k", "--pattern", "2:4"}, 2).find("only channels and vectors"),
             std::string::npos);
   EXPECT_NE(error_of({"--size", "100k", "--resume", "--overwrite"}, 2).find("begins anew"),
             std::string::npos);
