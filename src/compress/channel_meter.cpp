@@ -67,7 +67,8 @@ double ChannelMeter::State::distance_without(const std::set<int64_t>& gone) cons
     const Tensor mask = Tensor::from<float>(kept, {std::ssize(kept)}, site.weight().device());
     hooks.push_back(site.module->register_forward_hook(
         [&site, mask](nn::Module&, const Tensor& x, const Tensor& y) {
-          return with_moments_of(output_of_masked(site, x, mask.to(x.dtype())), y);
+          return with_moments_of(output_of_masked(site, x, mask.to(x.dtype())), y,
+                                 site.conv != nullptr);
         }));
   }
   double sum = 0;

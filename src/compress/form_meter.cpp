@@ -117,9 +117,10 @@ double FormMeter::State::distance_of(const std::string& name, const Watched& w,
         known != layer->forms.end())
       return known->distance;
   const auto in_form =
-      w.module().register_forward_hook([&form](nn::Module&, const Tensor& x, const Tensor& y) {
+      w.module().register_forward_hook([&form, &w](nn::Module&, const Tensor& x, const Tensor& y) {
         const Tensor output = form.output(x);
-        return form.form.sparsity > 0 ? with_moments_of(output, y) : output;
+        return form.form.sparsity > 0 ? with_moments_of(output, y, w.layer.conv != nullptr)
+                                      : output;
       });
   double sum = 0;
   for (size_t i = 0; i < dense.size(); ++i)

@@ -9,16 +9,19 @@
 
 namespace brim::compress {
 
-inline std::vector<int> others_than_last(int rank) {
+/// The axes of what a layer made but for that of its outputs: the second of a convolution's, the
+/// last of a linear layer's, whatever its rank.
+inline std::vector<int> axes_beside_outputs(int rank, bool is_convolution) {
   std::vector<int> axes;
-  for (int i = 0; i + 1 < rank; ++i) axes.push_back(i);
+  for (int i = 0; i < rank; ++i)
+    if (i != (is_convolution ? 1 : rank - 1)) axes.push_back(i);
   return axes;
 }
 
 /// `y` with the mean and variance of each of its outputs as `like` has them: what is left out takes
 /// these off, and a little training brings them back.
-inline Tensor with_moments_of(const Tensor& y, const Tensor& like) {
-  const std::vector<int> axes = y.rank() == 4 ? std::vector{0, 2, 3} : others_than_last(y.rank());
+inline Tensor with_moments_of(const Tensor& y, const Tensor& like, bool is_convolution) {
+  const std::vector<int> axes = axes_beside_outputs(y.rank(), is_convolution);
   const Tensor mean_of_y = mean(y, axes, true), mean_of_like = mean(like, axes, true);
   const Tensor spread_of_y = mean(square(y - mean_of_y), axes, true);
   const Tensor spread_of_like = mean(square(like - mean_of_like), axes, true);
