@@ -7,12 +7,16 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <memory>
 
+#include "core/hash.h"
 #include "deploy/counted_memory.h"
 #include "deploy/opened_engine.h"
 #include "deploy/zoo_inputs.h"
+#include "rt/attributes.h"
 #include "temporary_folder.h"
 
 namespace brim::tests {
@@ -230,6 +234,38 @@ TEST(EngineInIntegersMemory, IsTakenBeforeItRuns) {
     EXPECT_EQ(counted.held, held) << isa;
   }
   EXPECT_EQ(counted.held, 0U);
+}
+
+TEST(EngineInIntegersMemory, IsNotWhatFarWindowsCover) {
+  manual_seed(5);
+  const TemporaryFolder folder;
+  nn::Sequential network;
+  network.push<nn::Conv2d>({.in = 4, .out = 16, .kernel = 2});
+  compress::quantize(network, [&] { (void)network(randn({1, 4, 8, 8})); }, {.only_faster = false});
+  const std::string path = folder / "model.brim";
+  deploy::save_engine(path, network, randn({1, 4, 8, 8}), {});
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  auto& header = *reinterpret_cast<rt::FileHeader*>(bytes.data());
+  const auto& program = *reinterpret_cast<const rt::ProgramRecord*>(&bytes[header.programs.at]);
+  const auto* steps = reinterpret_cast<const rt::StepRecord*>(&bytes[program.steps.at]);
+  auto* words = reinterpret_cast<int64_t*>(&bytes[program.words.at]);
+  bool is_there = false;
+  for (uint64_t i = 0; i < program.steps.count; ++i)
+    if (steps[i].op == static_cast<uint32_t>(rt::OpCode::int8_convolution)) {
+      auto& a = *reinterpret_cast<rt::Int8ConvolutionAttributes*>(words + steps[i].first_word);
+      a.windows.stride_h = a.windows.dilation_w = int64_t{1} << 15;  // of 3 GB in all
+      is_there = true;
+    }
+  ASSERT_TRUE(is_there);
+  header.hash = xxh64(bytes.data() + sizeof header, bytes.size() - sizeof header);
+  std::ofstream(path, std::ios::binary) << bytes;
+  try {
+    const OpenedEngine engine(path, {.own_threads = 1});
+    FAIL() << brim_rt_memory(engine.session());
+  } catch (const std::runtime_error& e) {
+    EXPECT_NE(std::string(e.what()).find("do not fit"), std::string::npos) << e.what();
+  }
 }
 
 /// With BRIM_ENGINE_ZOO=FOLDER the engines stay there, for other CPUs to run.

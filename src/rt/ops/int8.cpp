@@ -8,6 +8,8 @@ namespace brim::rt {
 namespace {
 
 constexpr int64_t kMaxCovered = int64_t{1} << 44;  // bytes
+/// Of a copy that any file may ask for, and how many times more than operands have else.
+constexpr int64_t kSmallCopy = int64_t{1} << 26, kTimesOperands = 16;
 
 bool is_u8(const Operand& x, int rank) { return x.dtype == DType::u8 && x.rank == rank; }
 
@@ -92,7 +94,11 @@ int check_convolution(const Step& s, const Failure& fail) {
       !multiply(panels_of(k.o), k.panel_bytes(), kMaxCovered, panel) || panel != s.in(1).count() ||
       panels_of(k.o) * kPanel != s.in(2).count() || s.in(3).count() != s.in(2).count())
     return does_not_fit(s, fail);
-  return BRIM_RT_OK;
+  // Windows far apart or beside the image cover more than anybody stores.
+  const int64_t operands = x.count() + y.count() + panel;
+  return k.copied_bytes() > kSmallCopy && k.copied_bytes() / kTimesOperands > operands
+             ? does_not_fit(s, fail)
+             : BRIM_RT_OK;
 }
 
 size_t scratch_of_convolution(const Step& s, int) { return convolution_of(s).scratch(); }
