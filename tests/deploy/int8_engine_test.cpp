@@ -61,6 +61,8 @@ std::vector<Int8Case> int8_cases() {
   conv("LargePadding", {.in = 2, .out = 3, .kernel = 3, .padding = 4}, 3, 2);
   conv("Many", {.in = 64, .out = 130, .kernel = 3, .padding = 1}, 7, 7);
   conv("OfOnePixel", {.in = 16, .out = 1, .kernel = 3}, 3, 3);
+  conv("OfManyColourImages", {.in = 3, .out = 6, .kernel = 5}, 120, 140);
+  conv("PointwiseOddOfManyPixels", {.in = 21, .out = 8, .kernel = 1}, 60, 65);
   // By Winograd's transform: where there are more tiles than channels, and fewer of them.
   const auto winograd = [&](const std::string& name, Conv2d::Options o, int64_t h, int64_t w) {
     conv(name, o, h, w);
@@ -120,6 +122,16 @@ std::vector<Int8Case> int8_cases() {
                  {3, 9, 8},
                  0,
                  {{"int8_convolution", 2}, {"quantize", 1}, {"max_pool", 1}}});
+  for (const int64_t channels : {1, 2, 3, 6, 9, 29})
+    all.push_back({"MaxPoolOf" + std::to_string(channels) + "Channels",
+                   [channels](nn::Sequential& net) {
+                     net.push<Conv2d>({.in = 3, .out = channels, .kernel = 3, .padding = 1});
+                     net.push<nn::MaxPool2d>({.kernel = {2, 3}, .stride = 2, .padding = {0, 1}});
+                     net.push<Conv2d>({.in = channels, .out = 6, .kernel = 3});
+                   },
+                   {3, 9, 11},
+                   0,
+                   {{"int8_convolution", 2}, {"quantize", 1}, {"max_pool", 1}}});
   all.push_back({"Concatenated",
                  [](nn::Sequential& net) {
                    net.push<Conv2d>({.in = 3, .out = 8, .kernel = 3, .padding = 1});

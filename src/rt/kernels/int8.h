@@ -34,6 +34,10 @@ struct Int8Convolution {
   /// Of four inputs each, in a segment.
   int64_t steps() const { return (segment() + 3) / 4; }
   int64_t panel_bytes() const { return int8_panel_bytes(segments() * steps()); }
+  /// Whether windows cover x and nothing else.
+  bool is_whole() const {
+    return a.top == 0 && a.left == 0 && covered_h() == h && covered_w() == w;
+  }
   /// Whether windows and whole steps stay within x, so that it is read as it lies.
   bool is_direct() const {
     return a.top == 0 && a.left == 0 && covered_h() <= h && covered_w() <= w && segment() % 4 == 0;
@@ -48,24 +52,23 @@ struct Int8Convolution {
   int64_t covered_bytes() const { return covered_h() * covered_w() * c; }
   /// Images that are padded at once.
   int64_t images_at_once() const {
-    constexpr int64_t kBytes = int64_t{1} << 19;
+    const int64_t bytes = int64_t{1} << (has_whole_steps() ? 19 : 17);
     const int64_t size = covered_bytes();
-    return size * n <= kBytes ? n : size >= kBytes ? 1 : kBytes / size;
+    return size * n <= bytes ? n : size >= bytes ? 1 : bytes / size;
   }
-  /// Pixels of a product with whole steps that are copied at once.
+  /// Pixels of a product that are copied at once.
   int64_t pixels_at_once() const {
     constexpr int64_t kBytes = int64_t{1} << 16, kLeast = 48;
     const int64_t pixels = n * oh * ow, some = kBytes / c > kLeast ? kBytes / c : kLeast;
     return pixels < some ? pixels : some;
   }
-  /// Bytes of images that are copied; kernels may want them twice.
+  /// Bytes of images that are copied; kernels may want more memory for each.
   int64_t copied_bytes() const {
-    return is_product() && has_whole_steps() ? pixels_at_once() * c
-                                             : images_at_once() * covered_bytes();
+    return is_product() ? pixels_at_once() * c : images_at_once() * covered_bytes();
   }
   size_t scratch() const {
     constexpr size_t kSlack = 64;  // of the last step
-    return (has_whole_steps() ? 2 : 1) * static_cast<size_t>(copied_bytes()) + kSlack;
+    return (has_whole_steps() ? 2 : 4) * static_cast<size_t>(copied_bytes()) + kSlack;
   }
 
   /// Whether Winograd's transform can compute it, for weights whose magnitudes are small enough.

@@ -42,13 +42,7 @@ HWY_INLINE VecI plus_products(VecI sum, const Int8Inputs& x, const Int8Weights& 
 #else
 // Whether inputs are split into even and odd ones when they are copied.
 constexpr bool kSplits = HWY_TARGET <= HWY_AVX2;
-#if HWY_TARGET <= HWY_AVX3
-constexpr int kInt8Rows = 6, kInt8Panels = 1;
-#elif HWY_TARGET <= HWY_AVX2
-constexpr int kInt8Rows = 4, kInt8Panels = 1;
-#else
-constexpr int kInt8Rows = 2, kInt8Panels = 1;
-#endif
+constexpr int kInt8Rows = kSplits ? 6 : 2, kInt8Panels = 1;
 using TagI16 = hn::Repartition<int16_t, TagI>;
 using VecI16 = hn::Vec<TagI16>;
 /// Inputs 0 and 2 of a step, and 1 and 3, as i16.

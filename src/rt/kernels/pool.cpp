@@ -81,7 +81,7 @@ void run_max_pool(const Pooling& p, const Threads& threads) {
       });
 }
 
-/// The largest of `columns` x `rows` bytes, for as many channels as a vector has.
+/// The largest of bytes of a window, for as many channels as a vector has.
 template <class D>
 HWY_INLINE void max_of_bytes(D d, const U8Pooling& p, const uint8_t* x, const Span& rows,
                              const Span& columns, uint8_t* y) {
@@ -99,6 +99,7 @@ void run_max_pool_u8(const U8Pooling& p, const Threads& threads) {
   const hn::CappedTag<uint8_t, 16> d;
   constexpr int64_t kFew = HWY_TARGET == HWY_SCALAR ? 1 : 4;
   const hn::CappedTag<uint8_t, kFew> few;
+  const hn::CappedTag<uint8_t, 2 * kFew> half;
   const hn::CappedTag<uint8_t, 1> one;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   parallel_parts(
@@ -113,6 +114,17 @@ void run_max_pool_u8(const U8Pooling& p, const Threads& threads) {
             uint8_t* const y = p.y + (r * p.ow + column) * p.c;
             int64_t c = 0;
             for (; c + lanes <= p.c; c += lanes) max_of_bytes(d, p, x + c, rows, columns, y + c);
+            // More than the last channels, where the next pixel follows: its own come later.
+            if (kFew > 1 && p.c > 1 && column + 1 < p.ow && columns.last < p.w) {
+              const int64_t rest = p.c - c;
+              if (rest > 8)
+                max_of_bytes(d, p, x + c, rows, columns, y + c);
+              else if (rest > 4)
+                max_of_bytes(half, p, x + c, rows, columns, y + c);
+              else if (rest > 0)
+                max_of_bytes(few, p, x + c, rows, columns, y + c);
+              continue;
+            }
             for (; c + kFew <= p.c; c += kFew) max_of_bytes(few, p, x + c, rows, columns, y + c);
             for (; c < p.c; ++c) max_of_bytes(one, p, x + c, rows, columns, y + c);
           }

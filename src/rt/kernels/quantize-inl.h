@@ -48,9 +48,19 @@ class Quantizer {
 #else
     HWY_ALIGN uint8_t all[kPanel];
     hn::StoreU((*this)(v), TagU8(), all);
-    int64_t i = 0;
-    for (; i + 4 <= count; i += 4) std::memcpy(to + i, all + i, 4);
-    for (; i < count; ++i) to[i] = all[i];
+    uint64_t bits;
+    std::memcpy(&bits, all, sizeof bits);
+    if (count & 4) {
+      std::memcpy(to, &bits, 4);
+      bits >>= 32;
+      to += 4;
+    }
+    if (count & 2) {
+      std::memcpy(to, &bits, 2);
+      bits >>= 16;
+      to += 2;
+    }
+    if (count & 1) *to = static_cast<uint8_t>(bits);
 #endif
   }
   HWY_INLINE void store(VecF v, uint8_t* to) const { hn::StoreU((*this)(v), TagU8(), to); }

@@ -40,6 +40,15 @@ void copy_matrix(const T* x, int64_t row_x, int64_t step_x, T* y, int64_t row_y,
       std::memmove(y + r * row_y, x + r * row_x, static_cast<size_t>(columns) * sizeof(T));
     return;
   }
+  if (columns == 3 && step_y == 1) {  // of images' colours
+    for (int64_t r = 0; r < rows; ++r, x += row_x, y += row_y) {
+      const T first = x[0], second = x[step_x], third = x[2 * step_x];
+      y[0] = first;
+      y[1] = second;
+      y[2] = third;
+    }
+    return;
+  }
   constexpr int64_t kBlock = 16;
   for (int64_t r0 = 0; r0 < rows; r0 += kBlock)
     for (int64_t c0 = 0; c0 < columns; c0 += kBlock) {
