@@ -3,7 +3,6 @@
 
 #include <brim/autograd/autograd.h>
 #include <brim/ops/binary.h>
-#include <brim/ops/index.h>
 #include <brim/ops/reduce.h>
 #include <brim/ops/unary.h>
 
@@ -12,6 +11,7 @@
 #include <numeric>
 #include <set>
 
+#include "compress/channel_parameters.h"
 #include "compress/channel_removal.h"
 #include "core/check.h"
 #include "core/nearest.h"
@@ -159,104 +159,6 @@ std::set<int64_t> sets_to_go(const ChannelFlow& flow, const std::vector<double>&
   return gone;
 }
 
-/// Which channels of a site stay.
-struct Kept {
-  std::vector<int64_t> inputs, outputs;
-
-  Kept() = default;
-  Kept(const ChannelFlow& flow, const ChannelSite& site, const std::set<int64_t>& gone) {
-    for (size_t j = 0; j < site.reads.size(); ++j)
-      if (site.reads[j] < 0 || !gone.contains(flow.set_of(site.reads[j])))
-        inputs.push_back(static_cast<int64_t>(j));
-    if (site.kind != Kind::layer) return;
-    for (int64_t c = 0; c < site.outputs(); ++c)
-      if (!gone.contains(flow.set_of(site.first_output + c))) outputs.push_back(c);
-  }
-  bool are_all(const ChannelSite& site) const {
-    return std::ssize(inputs) == site.inputs() &&
-           (site.kind != Kind::layer || std::ssize(outputs) == site.outputs());
-  }
-};
-
-/// A copy with these positions of the axis alone, which is trained where t is.
-Tensor kept_of(const Tensor& t, int axis, const std::vector<int64_t>& positions) {
-  if (!t.defined()) return t;
-  const Tensor index = Tensor::from<int64_t>(positions, {std::ssize(positions)}, t.device());
-  Tensor kept = index_select(t.detach(), axis, index).contiguous();
-  return kept.set_requires_grad(t.requires_grad());
-}
-
-/// What is replaced in a module.
-struct Parameters {
-  Tensor weight, bias, mean, var;
-
-  explicit Parameters(const ChannelSite& site) {
-    if (site.norm) {
-      mean = site.norm->running_mean;
-      var = site.norm->running_var;
-    }
-    weight = site.norm ? site.norm->weight : site.weight();
-    bias = site.norm ? site.norm->bias : site.conv ? site.conv->bias : site.linear->bias;
-  }
-  Parameters(const ChannelSite& site, const Kept& kept) : Parameters(site) {
-    const bool is_passing = site.kind == Kind::passing;
-    const std::vector<int64_t>& outputs = is_passing ? kept.inputs : kept.outputs;
-    for (Tensor* t : {&weight, &bias, &mean, &var}) *t = kept_of(*t, 0, outputs);
-    if (!is_passing) weight = kept_of(weight, 1, kept.inputs);
-  }
-  void put_into(const ChannelSite& site) const {
-    if (site.norm) return site.norm->replace(weight, bias, mean, var);
-    if (site.conv) return site.conv->replace(weight, bias);
-    site.linear->replace(weight, bias);
-  }
-};
-
-/// Puts weights back that were masked for a while; the last first, as one may have been masked
-/// twice.
-struct MaskedWeights {
-  std::vector<std::pair<Tensor, Tensor>> before;  ///< a weight, and what it was
-  MaskedWeights() = default;
-  ~MaskedWeights() {
-    for (auto at = before.rbegin(); at != before.rend(); ++at) at->first.copy_(at->second);
-  }
-  MaskedWeights(const MaskedWeights&) = delete;
-  MaskedWeights& operator=(const MaskedWeights&) = delete;
-};
-
-/// The outputs with zeros in the place of what layers read of the channels that go: what the
-/// network without them is to compute. Weights are what they were behind it.
-Tensor output_without(nn::Module& network, const Tensor& x, const ChannelFlow& flow,
-                      const std::set<int64_t>& gone) {
-  MaskedWeights masked;
-  for (const ChannelSite& site : flow.sites) {
-    if (site.kind != Kind::layer) continue;
-    std::vector<float> mask;
-    for (const int64_t output : site.reads)
-      mask.push_back(output >= 0 && gone.contains(flow.set_of(output)) ? 0.0F : 1.0F);
-    Tensor weight = site.weight().detach();
-    Shape shape = weight.shape();
-    for (int i = 0; i < weight.rank(); ++i) shape[i] = i == 1 ? std::ssize(mask) : 1;
-    masked.before.emplace_back(weight, weight.clone());
-    weight.copy_(weight * Tensor::from<float>(mask, shape, weight.device()).to(weight.dtype()));
-  }
-  return network(x);
-}
-
-bool are_near(const Tensor& a, const Tensor& b) {
-  if (a.shape() != b.shape()) return false;
-  const double difference = sum(square(a.to(f64) - b.to(f64))).item();
-  return difference <= 1e-6 * (sum(square(b.to(f64))).item() + 1e-12);
-}
-
-std::string why_all_stay(const ChannelFlow& flow, const ChannelSite& site,
-                         const ChannelOptions& o) {
-  if (site.kind != Kind::layer) return "its channels are in groups";
-  if (std::ranges::find(o.dense, site.name) != o.dense.end()) return "asked for";
-  for (int64_t c = 0; c < site.outputs(); ++c)
-    if (!flow.stays(site.first_output + c)) return "there are too few, or others keep theirs";
-  return "they reach what cannot lose them: the network's output, or what mixes channels";
-}
-
 }  // namespace
 
 ChannelCriterion parse_channel_criterion(std::string_view text) {
@@ -264,55 +166,6 @@ ChannelCriterion parse_channel_criterion(std::string_view text) {
   BRIM_CHECK(text == "activations", ValueError,
              "[prune] '{}' is no criterion; write magnitude or activations", text);
   return ChannelCriterion::activations;
-}
-
-struct ChannelRemoval::Before {
-  const ChannelSite* site;
-  Parameters parameters;
-};
-
-ChannelRemoval::ChannelRemoval(nn::Module& network, const Tensor& example, const ChannelFlow& flow,
-                               const std::set<int64_t>& gone, const ChannelOptions& options) {
-  const Tensor x = example.slice(0, 0, 1).contiguous();
-  const Tensor wanted = output_without(network, x, flow, gone);
-  try {
-    for (const ChannelSite& site : flow.sites) {
-      if (!site.norm && !site.conv && !site.linear) continue;
-      const Kept kept(flow, site, gone);
-      const bool changes = site.kind != Kind::other && !kept.are_all(site);
-      ShrunkLayer layer{
-          .name = site.name, .before = Parameters(site).weight.shape(), .after = {}, .why = {}};
-      if (changes) {
-        before_.push_back({&site, Parameters(site)});
-        Parameters(site, kept).put_into(site);
-        const bool is_layer = site.kind == Kind::layer;
-        if (is_layer) result_.channels.inputs[site.name] = std::ssize(kept.inputs);
-        result_.channels.outputs[site.name] = std::ssize(is_layer ? kept.outputs : kept.inputs);
-      }
-      if (site.norm) continue;
-      layer.after = site.weight().shape();
-      if (layer.after[0] == layer.before[0]) layer.why = why_all_stay(flow, site, options);
-      result_.layers.push_back(std::move(layer));
-    }
-    const Tensor got = network(x);
-    BRIM_CHECK(are_near(got, wanted), ValueError, "its outputs are others than expected");
-  } catch (const std::exception& e) {
-    put_back();
-    raise<ValueError>("[prune] the network does not run with fewer channels: {}; it is as before",
-                      e.what());
-  }
-}
-
-ChannelRemoval::~ChannelRemoval() { put_back(); }
-
-void ChannelRemoval::put_back() {
-  for (const Before& b : before_) b.parameters.put_into(*b.site);
-  before_.clear();
-}
-
-ShrunkNetwork ChannelRemoval::keep() {
-  before_.clear();
-  return std::move(result_);
 }
 
 ShrunkNetwork shrink_channels(nn::Module& network, const Tensor& example,
@@ -355,11 +208,11 @@ void resize_channels(nn::Module& network, const Channels& channels) {
       std::iota(kept.begin(), kept.end(), int64_t{0});
       return kept;
     };
-    Kept kept;
+    KeptChannels kept;
     const bool is_layer = site.kind == Kind::layer;
     kept.inputs = first(is_layer ? channels.inputs : channels.outputs, site.inputs());
     if (is_layer) kept.outputs = first(channels.outputs, site.outputs());
-    if (!kept.are_all(site)) Parameters(site, kept).put_into(site);
+    if (!kept.are_all(site)) ChannelParameters(site, kept).put_into(site);
   }
 }
 
