@@ -8,57 +8,13 @@
 #include <type_traits>
 
 #include "data/transform/resample_rows.h"
+#include "formula/resample.h"
 
 namespace brim::data {
 namespace {
 
-// The inputs and weights of outputs [begin, begin + outputs) along one axis.
-struct Axis {
-  int begin = 0, end = 0;        // the pixels that the area touches
-  bool same = false;             // nothing changes: output i is pixel begin + i
-  std::vector<Taps> taps;        // counted from `begin`
-  std::vector<int32_t> weights;  // `max_taps` per output
-  int max_taps = 0;
-
-  Axis(double from, double extent, int64_t out)
-      : begin(static_cast<int>(std::floor(from))),
-        end(static_cast<int>(std::ceil(from + extent))),
-        same(from == begin && extent == static_cast<double>(out)),
-        offset_(from - begin),
-        scale_(extent / static_cast<double>(out)) {}
-
-  void weigh(int first_output, int outputs, Filter filter) {
-    const int in = end - begin;
-    const double support = std::max(scale_, 1.0);
-    max_taps = static_cast<int>(std::ceil(support)) * 2 + 1;
-    taps.resize(static_cast<size_t>(outputs));
-    weights.resize(static_cast<size_t>(outputs) * max_taps);
-    std::vector<double> triangle(static_cast<size_t>(max_taps));
-    for (int i = 0; i < outputs; ++i) {
-      const double centre = offset_ + (static_cast<double>(first_output + i) + 0.5) * scale_;
-      if (filter == Filter::nearest) {
-        taps[i] = {std::clamp(static_cast<int>(centre), 0, in - 1), 1};
-        weights[static_cast<size_t>(i) * max_taps] = 1 << kWeightBits;
-        continue;
-      }
-      const int first = std::max(0, static_cast<int>(centre - support + 0.5));
-      const int count = std::min(in, static_cast<int>(centre + support + 0.5)) - first;
-      double sum = 0;
-      for (int k = 0; k < count; ++k) {
-        triangle[k] = std::max(0.0, 1 - std::abs((k + first - centre + 0.5) / support));
-        sum += triangle[k];
-      }
-      for (int k = 0; k < count; ++k) {
-        weights[static_cast<size_t>(i) * max_taps + k] =
-            static_cast<int32_t>(0.5 + triangle[k] / sum * (1 << kWeightBits));
-      }
-      taps[i] = {first, count};
-    }
-  }
-
- private:
-  double offset_, scale_;
-};
+using formula::kWeightBits;
+using Axis = formula::ResampleAxis;
 
 // What holds a weighted sum of samples.
 template <class T>
@@ -125,7 +81,8 @@ void resample(const BasicImageView<T>& in, const Area& area, int64_t height, int
   const int channels = in.shape.channels;
   Axis down(area.y, area.height, height), across(area.x, area.width, width);
   // Only the rows that the part is made of.
-  if (!down.same) down.weigh(part.y, part.height, filter);
+  const bool nearest = filter == Filter::nearest;
+  if (!down.same) down.weigh(part.y, part.height, nearest);
   const int top = down.same ? part.y : down.taps.front().first;
   const int bottom =
       down.same ? part.y + part.height : down.taps.back().first + down.taps.back().count;
@@ -134,7 +91,7 @@ void resample(const BasicImageView<T>& in, const Area& area, int64_t height, int
              "a picture of {} x {} is too oblong to be resized to {} x {}: that takes {} pixels, "
              "more than the limit of {}; crop it first",
              across.end - across.begin, down.end - down.begin, width, height, pixels, kMaxPixels);
-  if (!across.same) across.weigh(part.x, part.width, filter);
+  if (!across.same) across.weigh(part.x, part.width, nearest);
   out.width = part.width;
   out.height = part.height;
   out.channels = channels;

@@ -4,15 +4,11 @@
 
 #include <cstdint>
 
+#include "formula/resample.h"
+
 namespace brim::data {
 
-/// Weights have so many bits behind the point: 8-bit samples times weights must stay within 31.
-inline constexpr int kWeightBits = 22;
-
-/// The inputs of one output along an axis.
-struct Taps {
-  int first, count;
-};
+using formula::Taps;
 
 /// Two rows of interleaved RGB, `from` and `from + pitch`: `to` and `to + to_pitch` get `width`
 /// pixels each, pixel x the weighted sum of the pixels taps[x] of the row, with weights from

@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "data/transform/random_resized_crop.h"
 #include "data/transform/resample.h"
+#include "formula/resample.h"
 
 namespace brim::data {
 namespace {
@@ -22,13 +23,6 @@ std::pair<int64_t, int64_t> resized(const Resize& step, int64_t height, int64_t 
   const int64_t side = step.height;
   if (height <= width) return {side, side * width / height};
   return {side * height / width, side};
-}
-
-// Where a CenterCrop begins along one axis. Half a pixel goes where torchvision puts it: to even
-// inside, to the right outside.
-int64_t middle(int64_t have, int64_t want) {
-  if (have < want) return -((want - have) / 2);
-  return static_cast<int64_t>(std::nearbyint(static_cast<double>(have - want) / 2.0));
 }
 
 void check_pixels(int64_t height, int64_t width) {
@@ -133,7 +127,7 @@ BasicWindow<T> Steps::place(size_t first, size_t end, BasicWindow<T> window, Key
       const CenterCrop* crop = crop_after(i);
       const int64_t tall = crop != nullptr ? crop->height : height;
       const int64_t wide = crop != nullptr ? side_or(crop->width, crop->height) : width;
-      const int64_t y = middle(height, tall), x = middle(width, wide);
+      const int64_t y = formula::centred(height, tall), x = formula::centred(width, wide);
       const int64_t top = std::max<int64_t>(y, 0), left = std::max<int64_t>(x, 0);
       const int64_t bottom = std::min(y + tall, height), right = std::min(x + wide, width);
       check_pixels(bottom - top, right - left);
@@ -151,8 +145,8 @@ BasicWindow<T> Steps::place(size_t first, size_t end, BasicWindow<T> window, Key
       const int height = centre->height, width = side_or(centre->width, height);
       if (window.padded()) settle();
       window.fill = outside(0);
-      window.crop(static_cast<int>(middle(window.box.width, width)),
-                  static_cast<int>(middle(window.box.height, height)), height, width);
+      window.crop(static_cast<int>(formula::centred(window.box.width, width)),
+                  static_cast<int>(formula::centred(window.box.height, height)), height, width);
     } else if (const auto* crop = std::get_if<RandomCrop>(&step)) {
       const int height = crop->height, width = side_or(crop->width, height),
                 padding = crop->padding;
