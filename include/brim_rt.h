@@ -59,7 +59,8 @@ typedef struct brim_rt_error {
 typedef enum brim_rt_dtype {
   BRIM_RT_F32 = 0, /**< float */
   BRIM_RT_I64 = 1, /**< int64_t */
-  BRIM_RT_U8 = 2   /**< uint8_t */
+  BRIM_RT_U8 = 2,  /**< uint8_t */
+  BRIM_RT_I32 = 3  /**< int32_t */
 } brim_rt_dtype;
 
 /** Axes of an input or output at most. */

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command/command.h"
+#include "command/engine_ports.h"
 #include "command/format.h"
 #include "command/libraries.h"
 #include "command/report.h"
@@ -26,6 +27,7 @@ using Json = nlohmann::ordered_json;
 struct ExportOptions {
   std::string weights, recipe, out, input, json, runtime, target;
   std::vector<int64_t> batches;
+  EnginePorts ports;
   int threads = 0;
   bool onnx = false, symmetric = false, overwrite = false;
 };
@@ -49,7 +51,9 @@ std::string list(const Json& json) {
 }
 
 /// What a program must know to use the file.
-std::map<std::string, std::string> metadata_of(const TrainedNetwork& net, const Shape& input) {
+std::map<std::string, std::string> metadata_of(
+    const TrainedNetwork& net, const Shape& input,
+    const std::optional<deploy::EnginePictures>& pictures = {}) {
   std::map<std::string, std::string> all = {{"model", net.recipe.model}, {"task", net.recipe.task}};
   const auto add = [&](const char* key, const std::vector<std::string>& names) {
     if (!names.empty()) all[key] = list(names);
@@ -57,7 +61,9 @@ std::map<std::string, std::string> metadata_of(const TrainedNetwork& net, const 
   add("classes", net.info.classes);
   add("columns", net.info.columns);
   add("targets", net.info.targets);
-  if (net.recipe.task != "language" && input.rank() == 3) {
+  if (pictures) {
+    all.merge(command::metadata_of(*pictures, input[0]));
+  } else if (net.recipe.task != "language" && input.rank() == 3) {
     all["mean"] = list(net.recipe.input.mean);
     all["std"] = list(net.recipe.input.std);
     all["input"] = "pixels in [0, 1], channels first, minus mean, divided by std";
@@ -83,10 +89,10 @@ Source open_source(const ExportOptions& o) {
   return {std::move(net), input, example};
 }
 
-void say_input(const Source& source, const std::string& batch) {
+void say_input(const Shape& input, DType dtype, const std::string& batch) {
   std::string sizes = batch;
-  for (const int64_t size : source.input) sizes += fmt::format(", {}", size);
-  say(stdout, "input ({}) {}\n", sizes, name(source.example.dtype()));
+  for (const int64_t size : input) sizes += fmt::format(", {}", size);
+  say(stdout, "input ({}) {}\n", sizes, name(dtype));
 }
 
 int export_onnx(const ExportOptions& o) {
@@ -103,7 +109,7 @@ int export_onnx(const ExportOptions& o) {
   if (!is_stdout(o.json) && !is_stdout(o.out)) {
     say(stdout, "{}: {} in ONNX, opset {}: {} nodes, {} weights and constants, {}\n", o.out,
         net.recipe.model, made.opset, made.nodes, made.initializers, format_bytes(made.bytes));
-    say_input(source, size ? std::to_string(*size) : "batch");
+    say_input(source.input, source.example.dtype(), size ? std::to_string(*size) : "batch");
     if (!net.int8.empty()) say(stdout, "{}: QDQ\n", net.int8);
   }
   if (!o.json.empty())
@@ -142,18 +148,23 @@ int export_engine(const ExportOptions& o) {
   const std::string sources = o.runtime.empty() ? "" : runtime_sources();
   const Source source = open_source(o);
   const TrainedNetwork& net = source.net;
+  const auto pictures = pictures_of(o.ports, net, source.input);
+  Shape input = source.input;
+  if (pictures) input = {pictures->height, pictures->width, source.input[0]};
+  const DType dtype = pictures ? DType::u8 : source.example.dtype();
   const deploy::EngineSummary made =
       deploy::save_engine(o.out, *net.network, source.example,
                           {.batches = batches,
                            .labels = net.info.classes,
-                           .metadata = metadata_of(net, source.input),
+                           .metadata = metadata_of(net, source.input, pictures),
+                           .pictures = pictures,
                            .threads = o.threads});
   if (!o.runtime.empty())
     deploy::save_runtime(sources, o.runtime, {.target = target_of(o), .kernels = made.kernels});
   if (!is_stdout(o.json)) {
     say(stdout, "{}: {} as an engine: {} steps, {}, {} of memory\n", o.out, net.recipe.model,
         made.steps, format_bytes(made.bytes), format_bytes(made.session_bytes));
-    say_input(source, fmt::format("{}", fmt::join(batches, " or ")));
+    say_input(input, dtype, fmt::format("{}", fmt::join(batches, " or ")));
     if (!net.int8.empty()) say(stdout, "{}\n", net.int8);
     say(stdout, "outputs within {:.2g} of the largest one of the network's\n", made.difference);
     if (!o.runtime.empty())
@@ -170,7 +181,8 @@ int export_engine(const ExportOptions& o) {
                 {"steps", made.steps},
                 {"operators", made.operators},
                 {"difference", made.difference},
-                {"input", std::vector<int64_t>(source.input.begin(), source.input.end())},
+                {"input", std::vector<int64_t>(input.begin(), input.end())},
+                {"input_dtype", name(dtype)},
                 {"batches", batches},
                 {"versions", build_versions()}},
                o.json);
@@ -190,6 +202,7 @@ int run(const ExportOptions& o) {
     throw UsageError(fmt::format("--out: {} exists; give --overwrite to replace it", o.out));
   check_output_path("out", o.out);
   if (o.onnx && !o.runtime.empty()) throw UsageError("--runtime: it is for engines");
+  if (o.onnx && !o.ports.is_default()) throw UsageError("--pictures, --bgr: they are for engines");
   if (o.onnx && o.threads > 0) throw UsageError("--threads: it is for engines");
   if (o.runtime.empty() && !o.target.empty()) throw UsageError("--target: it is for --runtime");
   if (!o.onnx && o.out.ends_with(".onnx"))
@@ -218,6 +231,10 @@ const Register export_command(
            .comma_separated();
        args.add("--input", o->input,
                 "sizes of one input, as 3x224x224, for weights that do not say, or others");
+       args.add("--pictures", o->ports.pictures,
+                "an engine takes pictures of this height and width, as 480x640, bytes as a camera "
+                "or decoder gives them, and resizes, crops and normalises them as predict does");
+       args.flag("--bgr", o->ports.bgr, "their pixels are blue, green, red, as OpenCV has them");
        args.flag(
            "--symmetric", o->symmetric,
            "inputs of layers in 8-bit integers as i8 around 0, as TensorRT wants them, not as "

@@ -57,10 +57,10 @@ struct PortRecord {
   uint32_t name, value;
 };
 
-enum class DType : uint8_t { f32, i64, u8 };
-inline constexpr int kDTypes = 3;
+enum class DType : uint8_t { f32, i64, u8, i32 };
+inline constexpr int kDTypes = 4;
 constexpr size_t size_of(DType dtype) {
-  return dtype == DType::f32 ? 4 : dtype == DType::i64 ? 8 : 1;
+  return dtype == DType::i64 ? 8 : dtype == DType::u8 ? 1 : 4;
 }
 
 /// Where a value's elements are.
@@ -105,6 +105,7 @@ enum class OpCode : uint32_t {
   quantize = 13,
   int8_convolution = 14,
   int8_winograd = 15,  ///< by Winograd's transform where that is the faster way
+  picture = 32,  ///< ops/picture.h
 };
 
 }  // namespace brim::rt

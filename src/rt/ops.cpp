@@ -7,6 +7,6 @@ const Op* const kOps[] = {
     &kConvolutionOp, &kWinogradOp, &kDepthwiseOp, &kMaxPoolOp,         &kAveragePoolOp,
     &kUnaryOp,       &kBinaryOp,   &kSoftmaxOp,   &kLayerNormOp,       &kCopyOp,
     &kMatmulOp,      &kGatherOp,   &kQuantizeOp,  &kInt8ConvolutionOp, &kInt8WinogradOp,
-    nullptr};
+    &kPictureOp,     nullptr};
 
 }  // namespace brim::rt

@@ -1,11 +1,16 @@
 // `brim export` of engines, and `brim verify`.
+#include <brim/ops/shape.h>
+#include <brim/ops/softmax.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/trained_tutorial_cnn.h"
+#include "data/scratch.h"
+#include "deploy/opened_engine.h"
 
 namespace brim::tests {
 namespace {
@@ -87,6 +92,61 @@ TEST_F(ExportEngine, ComputesInIntegers) {
   EXPECT_EQ(verified.code, 0) << verified.err;
 }
 
+/// A picture as a PNG and as bytes.
+struct TestPicture {
+  static constexpr int kHeight = 48, kWidth = 60;
+  std::vector<uint8_t> rgb = data::tests::gradient(kWidth, kHeight, 3, 1);
+  std::string path;
+
+  explicit TestPicture(const std::string& to) : path(to) {
+    data::tests::write_bytes(path, data::tests::encode_png(rgb, kWidth, kHeight, 3));
+  }
+  Tensor tensor() const { return Tensor::from<uint8_t>(rgb, {1, kHeight, kWidth, 3}); }
+  /// What `brim predict` says of it, by class.
+  std::map<std::string, float> predicted(const std::string& weights) const {
+    const Ran ran = run_brim(
+        {"predict", "--weights", weights, path, "--top", "10", "--json", "-", "--device", "cpu"});
+    const json said = json::parse(ran.out);
+    std::map<std::string, float> p;
+    for (const json& found : said["images"][0]["classes"]) p[found["class"]] = found["probability"];
+    return p;
+  }
+};
+
+TEST_F(ExportEngine, TakesPicturesAsPredictDoes) {
+  const std::string out = *folder() / "pictures.brim", runtime = *folder() / "pictures-runtime";
+  const TestPicture picture(*folder() / "picture.png");
+  const Ran ran = exported(out, {"--pictures", "48x60", "--batch", "1,4", "--json", out + ".json",
+                                 "--runtime", runtime, "--target", "x86-64-v3"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("input (1 or 4, 48, 60, 3) u8"), std::string::npos) << ran.out;
+  std::ifstream stream(out + ".json");
+  const json found = json::parse(stream);
+  EXPECT_EQ(found["input"], json({48, 60, 3}));
+  EXPECT_EQ(found["input_dtype"], "u8");
+  EXPECT_EQ(found["operators"]["picture"], 1);
+  EXPECT_EQ(run_brim({"verify", out}).code, 0);
+  EXPECT_TRUE(std::filesystem::exists(runtime + "/src/formula/resample.h"));
+  EXPECT_TRUE(std::filesystem::exists(runtime + "/src/rt/kernels/picture.cpp"));
+
+  const OpenedEngine engine(out);
+  EXPECT_STREQ(brim_rt_metadata(engine.model(), "pictures"), "RGB");
+  EXPECT_EQ(brim_rt_metadata(engine.model(), "mean"), nullptr);
+  const std::map<std::string, float> expected = picture.predicted(weights());
+  ASSERT_EQ(expected.size(), 10U);
+  const std::vector<float> p = softmax(engine(picture.tensor()), 1).to_vector<float>();
+  for (size_t i = 0; i < 10; ++i)
+    EXPECT_NEAR(p[i], expected.at(brim_rt_label(engine.model(), static_cast<int>(i))), 1e-5);
+
+  ASSERT_EQ(exported(out, {"--pictures", "48x60", "--bgr", "--overwrite"}).code, 0);
+  const OpenedEngine reversed(out);
+  EXPECT_STREQ(brim_rt_metadata(reversed.model(), "pictures"), "BGR");
+  const Tensor x = picture.tensor(),
+               y = cat({x.slice(3, 2, 3), x.slice(3, 1, 2), x.slice(3, 0, 1)}, 3);
+  const std::vector<float> q = softmax(reversed(y), 1).to_vector<float>();
+  EXPECT_EQ(p, q);
+}
+
 TEST_F(ExportEngine, RefusesWhatDoesNotFit) {
   const std::string out = *folder() / "refused.brim";
   const auto refused = [&](const std::vector<std::string>& more) {
@@ -102,6 +162,10 @@ TEST_F(ExportEngine, RefusesWhatDoesNotFit) {
   EXPECT_NE(refused({"--onnx", "--runtime", "x"}).find("it is for engines"), std::string::npos);
   EXPECT_NE(refused({"--target", "mips"}).find("--target"), std::string::npos);
   EXPECT_NE(refused({"--target", "native"}).find("it is for --runtime"), std::string::npos);
+  EXPECT_NE(refused({"--bgr"}).find("it is for --pictures"), std::string::npos);
+  for (const char* sizes : {"48", "0x5", "3x48x60", "48x40000", "48x", "axb"})
+    EXPECT_NE(refused({"--pictures", sizes}).find("--pictures"), std::string::npos) << sizes;
+  EXPECT_NE(refused({"--onnx", "--pictures", "48x60"}).find("for engines"), std::string::npos);
   EXPECT_NE(refused({"--onnx", "--threads", "2"}).find("it is for engines"), std::string::npos);
   EXPECT_NE(run_brim({"export", "-o", out + ".onnx", "--weights", weights()}).err.find("--onnx"),
             std::string::npos);

@@ -7,14 +7,30 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <brim/core/tensor.h>
+#include <brim/data/transform.h>
 #include <brim/nn/module.h>
 
 namespace brim::deploy {
+
+/// Pictures that an engine takes as a camera or decoder gives them and prepares itself, bit for bit
+/// as data::to_tensor() does: u8 (N, height, width, C), rows from the top, channels side by side.
+struct EnginePictures {
+  ///@{
+  /// Of the pictures that come: 1 to 32,768 pixels.
+  int64_t height = 0;
+  int64_t width = 0;
+  ///@}
+  /// Nothing, a Resize, a CenterCrop, or both in this order; then to float. A crop must lie within
+  /// the picture. What comes out has the sizes of the network's input.
+  data::Transform transform = {};
+  bool bgr = false;  ///< pixels are blue, green, red, and the network reads red, green, blue
+};
 
 /// Of save_engine().
 struct EngineOptions {
@@ -24,6 +40,9 @@ struct EngineOptions {
   std::vector<std::string> outputs = {"output"};  ///< names, in order
   std::vector<std::string> labels;  ///< of output 0: its channels if it has 4 axes, else its last
   std::map<std::string, std::string> metadata;  ///< what a program needs to know
+  /// What comes instead of input 0, images in f32 of 1 to 4 channels; its samples for the proof, of
+  /// this size, are in the file. None: input 0 is the network's.
+  std::optional<EnginePictures> pictures = {};
   /// Samples with brim's outputs, each computed by itself, which brim_rt_verify() compares.
   int64_t proof_samples = 2;
   /// Of their outputs, as a share of the largest one. 0: 1e-4, or 0.02 where layers are in 8-bit

@@ -26,6 +26,8 @@ rt::DType rt_dtype(DType dtype) {
       return rt::DType::f32;
     case DType::i64:
       return rt::DType::i64;
+    case DType::i32:
+      return rt::DType::i32;
     case DType::u8:
       return rt::DType::u8;
     default:

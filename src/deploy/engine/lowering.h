@@ -58,6 +58,11 @@ class Lowering {
   void step(rt::OpCode op, std::vector<uint32_t> inputs, uint32_t output) {
     program_.steps.push_back({op, module_, std::move(inputs), {output}, {}});
   }
+  /// Behind the attributes of the step before.
+  void add_words(const std::vector<int64_t>& words) {
+    std::vector<int64_t>& all = program_.steps.back().words;
+    all.insert(all.end(), words.begin(), words.end());
+  }
   /// y = x permuted: y's axis i is x's axis order[i].
   uint32_t transposed(uint32_t x, const std::vector<int>& order);
 

@@ -10,6 +10,7 @@
 #include <brim/ops/shape.h>
 
 #include "core/check.h"
+#include "deploy/engine/pictures.h"
 #include "nn/eval_mode.h"
 
 namespace brim::deploy {
@@ -85,14 +86,20 @@ Proof proof_of(nn::Module& network, const EngineForward& forward,
   Proof proof;
   for (const Tensor& example : examples)
     proof.inputs.push_back(sample_of(example, options.proof_samples, tokens, random));
-  proof.outputs = outputs_of(network, forward, proof.inputs);
+  std::vector<Tensor> read = proof.inputs;  // by the network
+  if (options.pictures) {
+    proof.inputs[0] =
+        sample_pictures(*options.pictures, examples[0].size(1), options.proof_samples, random);
+    read[0] = prepared(*options.pictures, proof.inputs[0]);
+  }
+  proof.outputs = outputs_of(network, forward, read);
   BRIM_CHECK(std::ranges::any_of(proof.outputs, has_finite), ValueError,
              "[engine] not written: all outputs are NaN or infinite; are the weights?");
   if (std::ranges::all_of(options.batches, [](int64_t batch) { return batch == 1; })) return proof;
   // Batches go through the steps in passes, so that no sample may depend on the others.
   const NoGrad no_grad;
   const nn::EvalMode eval(network);
-  const std::vector<Tensor> together = forward(proof.inputs);
+  const std::vector<Tensor> together = forward(read);
   for (size_t i = 0; i < proof.outputs.size(); ++i)
     BRIM_CHECK(are_near(together[i], proof.outputs[i], options.tolerance), ValueError,
                "[engine] not written: an output differs where a sample is in a batch with others; "

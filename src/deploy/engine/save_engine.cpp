@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "deploy/engine/file.h"
 #include "deploy/engine/opened_engine.h"
+#include "deploy/engine/pictures.h"
 #include "deploy/engine/program.h"
 #include "deploy/engine/proof.h"
 #include "deploy/onnx/onnx_graph.h"
@@ -44,6 +45,7 @@ class Programs {
                                     .metadata = {}});
       (void)graph.prune();
       found->second = engine_network(graph);
+      if (options_.pictures) read_pictures(found->second, *options_.pictures);
       simplify(found->second);
     }
     return found->second;
@@ -124,6 +126,10 @@ EngineSummary save_engine(const std::string& path, nn::Module& network,
     BRIM_CHECK(!x.defined() || x.dtype() == DType::f32 || x.dtype() == DType::i64 ||
                    x.dtype() == DType::u8,
                NotImplemented, "[engine] an input of {}; they are f32, i64 or u8", name(x.dtype()));
+  if (wanted.pictures) {
+    BRIM_CHECK(!examples.empty(), ValueError, "[engine] pictures: the network has no input");
+    check_pictures(*wanted.pictures, examples[0]);
+  }
   const DeviceScope host(Device::cpu());  // of constants and samples
   EngineOptions options = wanted;
   Programs programs(network, forward, examples, options);

@@ -49,6 +49,7 @@ const std::vector<Kernel>& kernels() {
       {"int8_winograd", "kInt8WinogradOp", kInt8},
       {"copy", "kCopyOp", {"ops/copy.cpp"}},
       {"gather", "kGatherOp", {"ops/copy.cpp"}},
+      {"picture", "kPictureOp", {"ops/picture.cpp", "kernels/picture.cpp"}},
       {"matmul",
        "kMatmulOp",
        {"ops/matmul.cpp", "kernels/convolution.cpp", "kernels/elementwise.cpp"}}};
@@ -131,7 +132,9 @@ const Op* const kOps[] = {{{}, nullptr}};
 std::string build_of(const std::vector<std::string>& sources, const std::string& target) {
   std::vector<std::string> tiles;
   for (const std::string& path : sources)
-    if (path.starts_with("src/rt/kernels/") && !path.ends_with("pool.cpp")) tiles.push_back(path);
+    if (path.starts_with("src/rt/kernels/") && !path.ends_with("pool.cpp") &&
+        !path.ends_with("picture.cpp"))
+      tiles.push_back(path);
   std::string unrolled;
   if (!tiles.empty())
     unrolled = fmt::format(

@@ -91,6 +91,7 @@ void copy_elements(const Step& s, const Run& run) {
 int run_copy(const Step& s, const Run& run, const Failure&) {
   switch (s.in(0).dtype) {
     case DType::f32:
+    case DType::i32:
       copy_elements<uint32_t>(s, run);
       break;
     case DType::i64:

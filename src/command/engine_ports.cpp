@@ -1,0 +1,54 @@
+#include "command/engine_ports.h"
+
+#include <fmt/format.h>
+
+#include "command/command.h"
+#include "command/format.h"
+#include "train/task/open.h"
+
+namespace brim::command {
+
+std::optional<deploy::EnginePictures> pictures_of(const EnginePorts& ports,
+                                                  const TrainedNetwork& net, const Shape& input) {
+  if (ports.pictures.empty()) {
+    if (ports.bgr) throw UsageError("--bgr: it is for --pictures");
+    return {};
+  }
+  constexpr int64_t kMaxSide = 32768;
+  const Shape sizes = parse_shape(ports.pictures, "--pictures");
+  if (sizes.rank() != 2 || sizes[0] > kMaxSide || sizes[1] > kMaxSide)
+    throw UsageError(
+        fmt::format("--pictures {}: height and width of the pictures that come are written as "
+                    "480x640, each at most {}",
+                    ports.pictures, kMaxSide));
+  if (net.recipe.task == "language" || input.rank() != 3 || input[0] > 4)
+    throw UsageError(
+        fmt::format("--pictures: {} is no network of pictures of 1 to 4 channels", net.path));
+  if (ports.bgr && input[0] != 3)
+    throw UsageError(
+        fmt::format("--bgr: it is an order of 3 channels, and {} reads {}", net.path, input[0]));
+  deploy::EnginePictures pictures{
+      .height = sizes[0],
+      .width = sizes[1],
+      .transform = train::picture_options(net.recipe, /*training=*/false).transform,
+      .bgr = ports.bgr};
+  if (pictures.transform.steps.empty() && (sizes[0] != input[1] || sizes[1] != input[2]))
+    throw UsageError(
+        fmt::format("--pictures {}: the recipe of {} resizes no pictures (input.size), and the "
+                    "network reads {}x{}",
+                    ports.pictures, net.path, input[1], input[2]));
+  return pictures;
+}
+
+std::map<std::string, std::string> metadata_of(const deploy::EnginePictures& pictures,
+                                               int64_t channels) {
+  const std::string order = channels != 3  ? fmt::format("channels: {}", channels)
+                            : pictures.bgr ? "BGR"
+                                           : "RGB";
+  return {{"pictures", order},
+          {"input",
+           "pictures as they come, u8 (height, width, channels); the engine resizes and "
+           "normalises them"}};
+}
+
+}  // namespace brim::command

@@ -1,0 +1,30 @@
+// What an engine of `brim export` does beside its network: --pictures, --bgr.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include <brim/deploy/engine.h>
+
+#include "command/trained_network.h"
+
+namespace brim::command {
+
+struct EnginePorts {
+  std::string pictures;  ///< sizes of those that come, as 480x640: height, width
+  bool bgr = false;
+
+  bool is_default() const { return pictures.empty() && !bgr; }
+};
+
+/// Of pictures that are prepared as `brim predict` prepares them; none without --pictures. `input`:
+/// of the network, without the batch. Throws UsageError.
+std::optional<deploy::EnginePictures> pictures_of(const EnginePorts& ports,
+                                                  const TrainedNetwork& net, const Shape& input);
+
+/// What a program must know of the pictures, instead of mean and deviation.
+std::map<std::string, std::string> metadata_of(const deploy::EnginePictures& pictures,
+                                               int64_t channels);
+
+}  // namespace brim::command
