@@ -66,7 +66,8 @@ typedef enum brim_rt_dtype {
 /** Axes of an input or output at most. */
 #define BRIM_RT_MAX_RANK 8
 
-/** An input or output. Elements lie row-major, images as (batch, channels, height, width). */
+/** An input or output. Elements lie row-major, images as (batch, channels, height, width), pictures
+ * of u8 that the engine prepares itself as (batch, height, width, channels). */
 typedef struct brim_rt_port {
   const char* name;                /**< as the network's exporter called it */
   brim_rt_dtype dtype;             /**< of its elements */

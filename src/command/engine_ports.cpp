@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
+
 #include "command/command.h"
 #include "command/format.h"
 #include "train/task/open.h"
@@ -38,6 +41,36 @@ std::optional<deploy::EnginePictures> pictures_of(const EnginePorts& ports,
                     "network reads {}x{}",
                     ports.pictures, net.path, input[1], input[2]));
   return pictures;
+}
+
+void choose_output(const EnginePorts& ports, const TrainedNetwork& net,
+                   deploy::EngineOptions& options) {
+  const std::string& output = ports.output;
+  if (output.empty()) return;
+  if (const std::string& task = net.recipe.task; task == "multilabel" || task == "regress")
+    throw UsageError(fmt::format("--output {}: the task of {} is '{}', and no one class of several",
+                                 output, net.path, task));
+  const std::string_view top = "top:";
+  if (output == "softmax") {
+    options.output = deploy::EngineOutput::softmax;
+  } else if (output == "classes") {
+    options.output = deploy::EngineOutput::classes;
+  } else if (output.starts_with(top)) {
+    const char* const end = output.data() + output.size();
+    const auto [last, error] = std::from_chars(output.data() + top.size(), end, options.top);
+    const auto classes = static_cast<int64_t>(net.info.classes.size());
+    const int64_t most = std::min<int64_t>(classes > 0 ? classes : 1000, 1000);
+    if (error != std::errc() || last != end || options.top < 1 || options.top > most)
+      throw UsageError(
+          fmt::format("--output {}: how many of the likeliest classes is written as top:5, and is "
+                      "from 1 to {}",
+                      output, most));
+    options.output = deploy::EngineOutput::top;
+  } else {
+    throw UsageError(fmt::format("--output {}: it is none of softmax, top:K, classes", output));
+  }
+  options.outputs = {output == "classes" ? "classes" : "probabilities"};
+  options.metadata["output"] = output;
 }
 
 std::map<std::string, std::string> metadata_of(const deploy::EnginePictures& pictures,

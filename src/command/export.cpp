@@ -152,13 +152,14 @@ int export_engine(const ExportOptions& o) {
   Shape input = source.input;
   if (pictures) input = {pictures->height, pictures->width, source.input[0]};
   const DType dtype = pictures ? DType::u8 : source.example.dtype();
+  deploy::EngineOptions options{.batches = batches,
+                                .labels = net.info.classes,
+                                .metadata = metadata_of(net, source.input, pictures),
+                                .pictures = pictures,
+                                .threads = o.threads};
+  choose_output(o.ports, net, options);
   const deploy::EngineSummary made =
-      deploy::save_engine(o.out, *net.network, source.example,
-                          {.batches = batches,
-                           .labels = net.info.classes,
-                           .metadata = metadata_of(net, source.input, pictures),
-                           .pictures = pictures,
-                           .threads = o.threads});
+      deploy::save_engine(o.out, *net.network, source.example, options);
   if (!o.runtime.empty())
     deploy::save_runtime(sources, o.runtime, {.target = target_of(o), .kernels = made.kernels});
   if (!is_stdout(o.json)) {
@@ -183,6 +184,7 @@ int export_engine(const ExportOptions& o) {
                 {"difference", made.difference},
                 {"input", std::vector<int64_t>(input.begin(), input.end())},
                 {"input_dtype", name(dtype)},
+                {"output", o.ports.output.empty() ? "scores" : o.ports.output},
                 {"batches", batches},
                 {"versions", build_versions()}},
                o.json);
@@ -202,7 +204,8 @@ int run(const ExportOptions& o) {
     throw UsageError(fmt::format("--out: {} exists; give --overwrite to replace it", o.out));
   check_output_path("out", o.out);
   if (o.onnx && !o.runtime.empty()) throw UsageError("--runtime: it is for engines");
-  if (o.onnx && !o.ports.is_default()) throw UsageError("--pictures, --bgr: they are for engines");
+  if (o.onnx && !o.ports.is_default())
+    throw UsageError("--pictures, --bgr, --output: they are for engines");
   if (o.onnx && o.threads > 0) throw UsageError("--threads: it is for engines");
   if (o.runtime.empty() && !o.target.empty()) throw UsageError("--target: it is for --runtime");
   if (!o.onnx && o.out.ends_with(".onnx"))
@@ -234,6 +237,10 @@ const Register export_command(
        args.add("--pictures", o->ports.pictures,
                 "an engine takes pictures of this height and width, as 480x640, bytes as a camera "
                 "or decoder gives them, and resizes, crops and normalises them as predict does");
+       args.add("--output", o->ports.output,
+                "what an engine makes of the scores of classes: softmax (their probabilities), "
+                "top:K (the K largest probabilities and which classes they are) or classes (the "
+                "likeliest class, of masks that of each pixel)");
        args.flag("--bgr", o->ports.bgr, "their pixels are blue, green, red, as OpenCV has them");
        args.flag(
            "--symmetric", o->symmetric,

@@ -105,7 +105,9 @@ enum class OpCode : uint32_t {
   quantize = 13,
   int8_convolution = 14,
   int8_winograd = 15,  ///< by Winograd's transform where that is the faster way
-  picture = 32,  ///< ops/picture.h
+  picture = 32,        ///< ops/picture.h
+  top = 33,            ///< ops/choice.h
+  argmax = 34,
 };
 
 }  // namespace brim::rt

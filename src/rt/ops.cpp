@@ -3,10 +3,15 @@
 
 namespace brim::rt {
 
-const Op* const kOps[] = {
-    &kConvolutionOp, &kWinogradOp, &kDepthwiseOp, &kMaxPoolOp,         &kAveragePoolOp,
-    &kUnaryOp,       &kBinaryOp,   &kSoftmaxOp,   &kLayerNormOp,       &kCopyOp,
-    &kMatmulOp,      &kGatherOp,   &kQuantizeOp,  &kInt8ConvolutionOp, &kInt8WinogradOp,
-    &kPictureOp,     nullptr};
+const Op* const kOps[] = {&kConvolutionOp,  &kWinogradOp,
+                          &kDepthwiseOp,    &kMaxPoolOp,
+                          &kAveragePoolOp,  &kUnaryOp,
+                          &kBinaryOp,       &kSoftmaxOp,
+                          &kLayerNormOp,    &kCopyOp,
+                          &kMatmulOp,       &kGatherOp,
+                          &kQuantizeOp,     &kInt8ConvolutionOp,
+                          &kInt8WinogradOp, &kPictureOp,
+                          &kTopOp,          &kArgmaxOp,
+                          nullptr};
 
 }  // namespace brim::rt

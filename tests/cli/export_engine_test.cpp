@@ -3,6 +3,7 @@
 #include <brim/ops/softmax.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -147,6 +148,39 @@ TEST_F(ExportEngine, TakesPicturesAsPredictDoes) {
   EXPECT_EQ(p, q);
 }
 
+TEST_F(ExportEngine, PutsOutTheLikeliestClasses) {
+  const std::string out = *folder() / "top.brim", runtime = *folder() / "top-runtime";
+  const TestPicture picture(*folder() / "picture.png");
+  ASSERT_EQ(exported(out, {"--pictures", "48x60", "--output", "top:3", "--runtime", runtime}).code,
+            0);
+  EXPECT_EQ(run_brim({"verify", out}).code, 0);
+  EXPECT_TRUE(std::filesystem::exists(runtime + "/src/rt/ops/choice.cpp"));
+  const OpenedEngine engine(out);
+  EXPECT_STREQ(brim_rt_output(engine.session(), 0)->name, "probabilities");
+  EXPECT_STREQ(brim_rt_output(engine.session(), 1)->name, "classes");
+  EXPECT_STREQ(brim_rt_metadata(engine.model(), "output"), "top:3");
+  const std::vector<Tensor> found = engine.outputs(picture.tensor());
+  const std::vector<float> p = found[0].to_vector<float>();
+  const std::vector<int32_t> classes = found[1].to_vector<int32_t>();
+  const std::map<std::string, float> expected = picture.predicted(weights());
+  for (size_t i = 0; i < 3; ++i) {
+    const float known = expected.at(brim_rt_label(engine.model(), classes[i]));
+    EXPECT_NEAR(p[i], known, 1e-5);
+    EXPECT_EQ(static_cast<size_t>(std::ranges::count_if(
+                  expected, [&](const auto& other) { return other.second > known; })),
+              i);
+  }
+
+  ASSERT_EQ(exported(out, {"--output", "classes", "--batch", "1,4", "--overwrite"}).code, 0);
+  const OpenedEngine likeliest(out, {.batch = 4});
+  EXPECT_EQ(brim_rt_output(likeliest.session(), 0)->dtype, BRIM_RT_I32);
+  EXPECT_EQ(brim_rt_output(likeliest.session(), 0)->rank, 1);
+  EXPECT_STREQ(brim_rt_output(likeliest.session(), 0)->name, "classes");
+  const Ran soft = exported(out, {"--output", "softmax", "--overwrite", "--json", out + ".json"});
+  ASSERT_EQ(soft.code, 0) << soft.err;
+  EXPECT_EQ(json::parse(slurp(out + ".json"))["output"], "softmax");
+}
+
 TEST_F(ExportEngine, RefusesWhatDoesNotFit) {
   const std::string out = *folder() / "refused.brim";
   const auto refused = [&](const std::vector<std::string>& more) {
@@ -162,6 +196,9 @@ TEST_F(ExportEngine, RefusesWhatDoesNotFit) {
   EXPECT_NE(refused({"--onnx", "--runtime", "x"}).find("it is for engines"), std::string::npos);
   EXPECT_NE(refused({"--target", "mips"}).find("--target"), std::string::npos);
   EXPECT_NE(refused({"--target", "native"}).find("it is for --runtime"), std::string::npos);
+  for (const char* output : {"top", "top:", "top:0", "top:11", "top:3x", "mask", "Softmax"})
+    EXPECT_NE(refused({"--output", output}).find("--output "), std::string::npos) << output;
+  EXPECT_NE(refused({"--onnx", "--output", "softmax"}).find("for engines"), std::string::npos);
   EXPECT_NE(refused({"--bgr"}).find("it is for --pictures"), std::string::npos);
   for (const char* sizes : {"48", "0x5", "3x48x60", "48x40000", "48x", "axb"})
     EXPECT_NE(refused({"--pictures", sizes}).find("--pictures"), std::string::npos) << sizes;

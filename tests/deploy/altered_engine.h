@@ -13,6 +13,31 @@
 
 namespace brim::tests {
 
+/// Those of a file with one program.
+struct EngineBytes {
+  std::string bytes;
+  explicit EngineBytes(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  template <class T>
+  T* at(uint64_t offset) {
+    return reinterpret_cast<T*>(bytes.data() + offset);
+  }
+  const rt::ProgramRecord& program() {
+    return *at<rt::ProgramRecord>(at<rt::FileHeader>(0)->programs.at);
+  }
+  uint64_t steps() { return program().steps.count; }
+  rt::StepRecord& step(uint64_t i) { return at<rt::StepRecord>(program().steps.at)[i]; }
+  int64_t* words(uint64_t i) { return at<int64_t>(program().words.at) + step(i).first_word; }
+  /// Inputs of a step, then its outputs.
+  rt::ValueRecord& operand(uint64_t i, int number) {
+    const uint32_t id =
+        at<uint32_t>(program().ids.at)[step(i).first_id + static_cast<uint32_t>(number)];
+    return at<rt::ValueRecord>(program().values.at)[id];
+  }
+};
+
 /// What opening, making a session of and running these bytes says, as a file at `path`; "" for
 /// nothing. Their hash is made to fit, so that what is behind it is looked at.
 inline std::string refusal_of(std::string bytes, const std::string& path, bool fix_hash = true) {

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <brim_rt.h>
+#include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -33,20 +36,26 @@ class OpenedEngine {
   brim_rt_session* session() const { return session_.get(); }
 
   /// The first output of one input.
-  Tensor operator()(const Tensor& x) const {
-    const brim_rt_port& port = *brim_rt_output(session(), 0);
-    Shape shape;
-    for (int i = 0; i < port.rank; ++i) shape.push_back(port.shape[i]);
-    Tensor y = Tensor::empty(shape, DType::f32, Device::cpu());
+  Tensor operator()(const Tensor& x) const { return outputs(x)[0]; }
+  /// All of them.
+  std::vector<Tensor> outputs(const Tensor& x) const {
+    constexpr DType kTypes[] = {DType::f32, DType::i64, DType::u8, DType::i32};
+    std::vector<Tensor> all;
+    std::vector<void*> pointers;
+    for (int k = 0; const brim_rt_port* const port = brim_rt_output(session(), k); ++k) {
+      Shape shape;
+      for (int i = 0; i < port->rank; ++i) shape.push_back(port->shape[i]);
+      all.push_back(Tensor::empty(shape, kTypes[port->dtype], Device::cpu()));
+      pointers.push_back(all.back().raw());
+    }
     const Tensor dense = x.contiguous();
     if (brim_rt_input(session(), 0)->bytes !=
         static_cast<size_t>(dense.numel()) * size_of(dense.dtype()))
       throw std::runtime_error("an input of another size");
     const void* inputs[] = {dense.raw()};
-    void* outputs[] = {y.raw()};
     brim_rt_error error;
-    check(brim_rt_run(session(), inputs, outputs, &error), error);
-    return y;
+    check(brim_rt_run(session(), inputs, pointers.data(), &error), error);
+    return all;
   }
 
   static void check(int code, const brim_rt_error& error) {
@@ -57,6 +66,26 @@ class OpenedEngine {
   std::unique_ptr<brim_rt_model, void (*)(brim_rt_model*)> model_;
   std::unique_ptr<brim_rt_session, void (*)(brim_rt_session*)> session_;
 };
+
+/// Calls f(engine) for all instruction sets and for one and three threads.
+inline void for_each_engine(const std::string& path, int64_t batch,
+                            const std::function<void(const OpenedEngine&)>& f) {
+  int tried = 0;
+  for (const char* isa : {"avx512", "avx2", "sse4", "baseline"})
+    for (const int threads : {1, 3}) {
+      SCOPED_TRACE(std::string(isa) + ", " + std::to_string(threads) + " threads");
+      std::unique_ptr<OpenedEngine> engine;
+      try {
+        engine = std::make_unique<OpenedEngine>(
+            path, brim_rt_session_options{.batch = batch, .own_threads = threads, .isa = isa});
+      } catch (const std::runtime_error&) {
+        continue;  // this CPU has no such instructions
+      }
+      f(*engine);
+      ++tried;
+    }
+  EXPECT_GE(tried, 2);
+}
 
 /// The largest difference as a share of the largest number.
 inline double relative_difference(const Tensor& found, const Tensor& expected) {

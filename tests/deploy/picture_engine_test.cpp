@@ -96,26 +96,6 @@ Tensor reference(const deploy::EnginePictures& p, const Tensor& pictures) {
   return stack(all, 0);
 }
 
-/// Calls f(engine) for all instruction sets and for one and three threads.
-void for_each_engine(const std::string& path, int64_t batch,
-                     const std::function<void(const OpenedEngine&)>& f) {
-  int tried = 0;
-  for (const char* isa : {"avx512", "avx2", "sse4", "baseline"})
-    for (const int threads : {1, 3}) {
-      SCOPED_TRACE(std::string(isa) + ", " + std::to_string(threads) + " threads");
-      std::unique_ptr<OpenedEngine> engine;
-      try {
-        engine = std::make_unique<OpenedEngine>(
-            path, brim_rt_session_options{.batch = batch, .own_threads = threads, .isa = isa});
-      } catch (const std::runtime_error&) {
-        continue;  // this CPU has no such instructions
-      }
-      f(*engine);
-      ++tried;
-    }
-  EXPECT_GE(tried, 2);
-}
-
 class EngineOfPictures : public testing::TestWithParam<PictureCase> {};
 
 TEST_P(EngineOfPictures, PreparesThemBitForBit) {
@@ -228,65 +208,43 @@ TEST(PictureEngine, RefusesWhatDoesNotBecomeItsInput) {
       "an order of 3 channels");
 }
 
-/// The words of the first step of a file with one program, and its values.
-struct PictureFile {
-  std::string bytes;
-  explicit PictureFile(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    bytes.assign(std::istreambuf_iterator<char>(file), {});
-  }
-  template <class T>
-  T* at(uint64_t offset) {
-    return reinterpret_cast<T*>(bytes.data() + offset);
-  }
-  const rt::ProgramRecord& program() {
-    return *at<rt::ProgramRecord>(at<rt::FileHeader>(0)->programs.at);
-  }
-  rt::StepRecord& step() { return *at<rt::StepRecord>(program().steps.at); }
-  int64_t* words() { return at<int64_t>(program().words.at) + step().first_word; }
-  rt::ValueRecord& operand(int i) {
-    const uint32_t id = at<uint32_t>(program().ids.at)[step().first_id + static_cast<uint32_t>(i)];
-    return at<rt::ValueRecord>(program().values.at)[id];
-  }
-};
-
 TEST(PictureEngine, SurvivesAlteredFiles) {
   const TemporaryFolder folder;
   const std::string path = folder / "model.brim";
   const auto network = small_network();
   deploy::save_engine(path, *network, zeros({1, 3, 16, 16}),
                       {.pictures = small_pictures(), .threads = 1});
-  const PictureFile whole(path);
+  const EngineBytes whole(path);
   const std::string altered = folder / "altered.brim";
   EXPECT_EQ(refusal_of(whole.bytes, altered), "");
-  const auto refused = [&](const std::function<void(PictureFile&)>& alter) {
-    PictureFile file = whole;
+  const auto refused = [&](const std::function<void(EngineBytes&)>& alter) {
+    EngineBytes file = whole;
     alter(file);
     const std::string message = refusal_of(file.bytes, altered);
     EXPECT_NE(message.find("damaged"), std::string::npos) << message;
   };
-  refused([](PictureFile& f) { f.words()[1] = 0; });                 // taps of rows
-  refused([](PictureFile& f) { f.words()[2] = int64_t{1} << 40; });  // and of columns
+  refused([](EngineBytes& f) { f.words(0)[1] = 0; });                 // taps of rows
+  refused([](EngineBytes& f) { f.words(0)[2] = int64_t{1} << 40; });  // and of columns
   for (const int output : {0, 15, 16, 31}) {
     const int64_t pixels = output < 16 ? 40 : 50, one = int64_t{1} << 32;
     for (const int64_t taps : {pixels | one, (pixels - 1) | 2 * one, (pixels + 1) * one, int64_t{0},
                                int64_t{-1}, int64_t{1} << 62})
-      refused([&](PictureFile& f) { f.words()[3 + output] = taps; });
+      refused([&](EngineBytes& f) { f.words(0)[3 + output] = taps; });
   }
-  refused([](PictureFile& f) { --f.step().words; });
+  refused([](EngineBytes& f) { --f.step(0).words; });
   for (const int operand : {0, 1, 2, 3, 4})
     for (const int axis : {0, 1, 2, 3})
       for (const int64_t size : {0, 1, 2, 5, 65536})
-        refused([&](PictureFile& f) {
-          rt::ValueRecord& v = f.operand(operand);
+        refused([&](EngineBytes& f) {
+          rt::ValueRecord& v = f.operand(0, operand);
           if (axis < v.rank && v.dims[axis] != size)
             v.dims[axis] = size;
           else
             v.rank = 0;
         });
   for (const int operand : {0, 1, 2, 3, 4})
-    refused([&](PictureFile& f) {
-      f.operand(operand).dtype = operand == 0 ? rt::DType::f32 : rt::DType::u8;
+    refused([&](EngineBytes& f) {
+      f.operand(0, operand).dtype = operand == 0 ? rt::DType::f32 : rt::DType::u8;
     });
   constexpr int kFiles = 300;
   EXPECT_GT(refused_alterations(whole.bytes, altered, kFiles), kFiles / 4);

@@ -32,6 +32,16 @@ struct EnginePictures {
   bool bgr = false;  ///< pixels are blue, green, red, and the network reads red, green, blue
 };
 
+/// What an engine puts out instead of output 0 of its network, where that is scores of C classes:
+/// (N, C), (N, C, H, W) or (N, .., C).
+enum class EngineOutput : uint8_t {
+  scores,   ///< nothing else
+  softmax,  ///< their probabilities, in the same shape
+  top,      ///< (N, .., K), of masks (N, H, W, K): the largest probabilities, in order, and as the
+            ///< next output which classes these are, i32
+  classes   ///< the likeliest class, i32: (N), of masks (N, H, W)
+};
+
 /// Of save_engine().
 struct EngineOptions {
   /// Samples of a batch; a file may hold several, which share their weights.
@@ -43,11 +53,14 @@ struct EngineOptions {
   /// What comes instead of input 0, images in f32 of 1 to 4 channels; its samples for the proof, of
   /// this size, are in the file. None: input 0 is the network's.
   std::optional<EnginePictures> pictures = {};
+  EngineOutput output = EngineOutput::scores;  ///< what is put out instead of output 0
+  int64_t top = 5;                             ///< K of EngineOutput::top: 1 to 1000, at most C
   /// Samples with brim's outputs, each computed by itself, which brim_rt_verify() compares.
   int64_t proof_samples = 2;
   /// Of their outputs, as a share of the largest one. 0: 1e-4, or 0.02 where layers are in 8-bit
   /// integers: a number in f32 that is rounded otherwise in its last bit may become another
-  /// integer.
+  /// integer; of probabilities, what they are off by where scores are off by that. Classes must be
+  /// equal where scores are further apart.
   double tolerance = 0;
   int threads = 0;  ///< that layers are measured with; 0: one for each core
 };

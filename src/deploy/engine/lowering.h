@@ -55,6 +55,9 @@ class Lowering {
     step(op, std::move(inputs), outputs[0], a);
     program_.steps.back().outputs = std::move(outputs);
   }
+  void step(rt::OpCode op, std::vector<uint32_t> inputs, std::vector<uint32_t> outputs) {
+    program_.steps.push_back({op, module_, std::move(inputs), std::move(outputs), {}});
+  }
   void step(rt::OpCode op, std::vector<uint32_t> inputs, uint32_t output) {
     program_.steps.push_back({op, module_, std::move(inputs), {output}, {}});
   }

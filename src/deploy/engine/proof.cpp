@@ -10,6 +10,7 @@
 #include <brim/ops/shape.h>
 
 #include "core/check.h"
+#include "deploy/engine/classes.h"
 #include "deploy/engine/pictures.h"
 #include "nn/eval_mode.h"
 
@@ -76,6 +77,46 @@ bool has_finite(const Tensor& x) {
                              [](double v) { return std::isfinite(v); });
 }
 
+/// Indices that are compared.
+int64_t sure_classes(const Tensor& indices) {
+  const std::vector<int32_t> all = indices.to_vector<int32_t>();
+  return std::ranges::count_if(all, [](int32_t i) { return i >= 0; });
+}
+
+/// Of samples, as many as the file holds: those with the most indices that are compared.
+std::vector<int64_t> surest_of(const Tensor& scores, const EngineOptions& options) {
+  std::vector<std::pair<int64_t, int64_t>> order;  // minus how many, sample
+  for (int64_t i = 0; i < scores.size(0); ++i)
+    order.emplace_back(
+        -sure_classes(chosen_classes(scores.slice(0, i, i + 1), options, options.tolerance).back()),
+        i);
+  std::ranges::sort(order);
+  std::vector<int64_t> kept;
+  for (int64_t i = 0; i < options.proof_samples; ++i)
+    kept.push_back(order[static_cast<size_t>(i)].second);
+  return kept;
+}
+
+Tensor rows_of(const Tensor& x, const std::vector<int64_t>& rows) {
+  std::vector<Tensor> all;
+  for (const int64_t row : rows) all.push_back(x.slice(0, row, row + 1));
+  return cat(all, 0);
+}
+
+/// Batches go through the steps in passes, so that no sample may depend on the others.
+void check_batches(nn::Module& network, const EngineForward& forward,
+                   const std::vector<Tensor>& read, const std::vector<Tensor>& outputs,
+                   const EngineOptions& options) {
+  if (std::ranges::all_of(options.batches, [](int64_t batch) { return batch == 1; })) return;
+  const NoGrad no_grad;
+  const nn::EvalMode eval(network);
+  const std::vector<Tensor> together = forward(read);
+  for (size_t i = 0; i < outputs.size(); ++i)
+    BRIM_CHECK(are_near(together[i], outputs[i], options.tolerance), ValueError,
+               "[engine] not written: an output differs where a sample is in a batch with others; "
+               "such a network can be run with batches of 1 alone");
+}
+
 }  // namespace
 
 Proof proof_of(nn::Module& network, const EngineForward& forward,
@@ -84,26 +125,34 @@ Proof proof_of(nn::Module& network, const EngineForward& forward,
   const int64_t tokens = tokens_of(simple);
   Generator random(0);
   Proof proof;
+  const bool has_indices =
+      options.output == EngineOutput::top || options.output == EngineOutput::classes;
+  constexpr int64_t kDrawn = 4;  // for each sample that is kept
+  const int64_t samples = options.proof_samples * (has_indices ? kDrawn : 1);
   for (const Tensor& example : examples)
-    proof.inputs.push_back(sample_of(example, options.proof_samples, tokens, random));
+    proof.inputs.push_back(sample_of(example, samples, tokens, random));
   std::vector<Tensor> read = proof.inputs;  // by the network
   if (options.pictures) {
-    proof.inputs[0] =
-        sample_pictures(*options.pictures, examples[0].size(1), options.proof_samples, random);
+    proof.inputs[0] = sample_pictures(*options.pictures, examples[0].size(1), samples, random);
     read[0] = prepared(*options.pictures, proof.inputs[0]);
   }
   proof.outputs = outputs_of(network, forward, read);
   BRIM_CHECK(std::ranges::any_of(proof.outputs, has_finite), ValueError,
              "[engine] not written: all outputs are NaN or infinite; are the weights?");
-  if (std::ranges::all_of(options.batches, [](int64_t batch) { return batch == 1; })) return proof;
-  // Batches go through the steps in passes, so that no sample may depend on the others.
-  const NoGrad no_grad;
-  const nn::EvalMode eval(network);
-  const std::vector<Tensor> together = forward(read);
-  for (size_t i = 0; i < proof.outputs.size(); ++i)
-    BRIM_CHECK(are_near(together[i], proof.outputs[i], options.tolerance), ValueError,
-               "[engine] not written: an output differs where a sample is in a batch with others; "
-               "such a network can be run with batches of 1 alone");
+  check_output(options, proof.outputs[0]);
+  if (has_indices) {
+    const std::vector<int64_t> kept = surest_of(proof.outputs[0], options);
+    for (auto* all : {&proof.inputs, &read, &proof.outputs})
+      for (Tensor& x : *all) x = rows_of(x, kept);
+  }
+  proof.scores = proof.outputs[0];
+  check_batches(network, forward, read, proof.outputs, options);
+  const std::vector<Tensor> chosen = chosen_classes(proof.scores, options, options.tolerance);
+  proof.outputs.erase(proof.outputs.begin());
+  proof.outputs.insert(proof.outputs.begin(), chosen.begin(), chosen.end());
+  BRIM_CHECK(options.output != EngineOutput::classes || sure_classes(chosen[0]) > 0, ValueError,
+             "[engine] not written: the likeliest classes of all samples are within the tolerance "
+             "of others, and prove nothing; is the network trained?");
   return proof;
 }
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/check.h"
+#include "deploy/engine/classes.h"
 #include "deploy/engine/file.h"
 #include "deploy/engine/opened_engine.h"
 #include "deploy/engine/pictures.h"
@@ -46,6 +47,7 @@ class Programs {
       (void)graph.prune();
       found->second = engine_network(graph);
       if (options_.pictures) read_pictures(found->second, *options_.pictures);
+      choose_classes(found->second, options_);
       simplify(found->second);
     }
     return found->second;
@@ -75,7 +77,7 @@ class Programs {
     file.programs[0].batch = batch;
     file.weights = &weights;
     file.inputs = options_.inputs;
-    file.outputs = options_.outputs;
+    file.outputs = output_names(options_);
     return OpenedEngine(bytes_of(file), options_.threads).seconds(batch);
   }
 
@@ -110,12 +112,6 @@ double usual_tolerance(const EngineNetwork& network) {
   return has_integers ? kIntegers : kFloats;
 }
 
-/// How many classes the scores are of: channels of a mask's, the last axis elsewhere.
-int64_t classes_of(const Tensor& scores) {
-  if (scores.rank() == 4) return scores.size(1);
-  return scores.rank() > 0 ? scores.shape().back() : 0;
-}
-
 }  // namespace
 
 EngineSummary save_engine(const std::string& path, nn::Module& network,
@@ -133,11 +129,12 @@ EngineSummary save_engine(const std::string& path, nn::Module& network,
   const DeviceScope host(Device::cpu());  // of constants and samples
   EngineOptions options = wanted;
   Programs programs(network, forward, examples, options);
-  if (options.tolerance == 0) options.tolerance = usual_tolerance(programs.simplified(1));
+  const bool is_usual = options.tolerance == 0;
+  if (is_usual) options.tolerance = usual_tolerance(programs.simplified(1));
   EngineFile file{.programs = {},
                   .weights = nullptr,
                   .inputs = options.inputs,
-                  .outputs = options.outputs,
+                  .outputs = output_names(options),
                   .labels = options.labels,
                   .metadata = options.metadata,
                   .proof_samples = options.proof_samples,
@@ -145,8 +142,8 @@ EngineSummary save_engine(const std::string& path, nn::Module& network,
                   .proof = {}};
   EngineWeights weights;
   const Proof proof = proof_of(network, forward, examples, programs.simplified(1), options);
-  const std::vector<Tensor>& outputs = proof.outputs;
-  const int64_t scores = classes_of(outputs[0]);
+  if (is_usual) file.tolerance = output_tolerance(proof.scores, options, options.tolerance);
+  const int64_t scores = class_count(proof.scores);
   BRIM_CHECK(options.labels.empty() || std::ssize(options.labels) == scores, ValueError,
              "[engine] {} labels for {} outputs; there is one for each", options.labels.size(),
              scores);

@@ -50,6 +50,8 @@ const std::vector<Kernel>& kernels() {
       {"copy", "kCopyOp", {"ops/copy.cpp"}},
       {"gather", "kGatherOp", {"ops/copy.cpp"}},
       {"picture", "kPictureOp", {"ops/picture.cpp", "kernels/picture.cpp"}},
+      {"top", "kTopOp", {"ops/choice.cpp"}},
+      {"argmax", "kArgmaxOp", {"ops/choice.cpp"}},
       {"matmul",
        "kMatmulOp",
        {"ops/matmul.cpp", "kernels/convolution.cpp", "kernels/elementwise.cpp"}}};
