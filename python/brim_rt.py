@@ -21,8 +21,9 @@ try:
 except ImportError:
     numpy = None
 
-F32, I64, U8 = 0, 1, 2
-_TYPES = {F32: ("float32", "f", 4), I64: ("int64", "q", 8), U8: ("uint8", "B", 1)}  # name, struct's format, bytes
+F32, I64, U8, I32 = 0, 1, 2, 3
+# Name, struct's format, bytes.
+_TYPES = {F32: ("float32", "f", 4), I64: ("int64", "q", 8), U8: ("uint8", "B", 1), I32: ("int32", "i", 4)}
 _NAMES = {code: name for name, code, _ in _TYPES.values()}
 _ABI = 1
 _MAX_RANK = 8
@@ -189,7 +190,7 @@ def _all(function, handle):
 
 
 class Port:
-    """An input or output. `shape`: a tuple; `dtype`: "float32", "int64" or "uint8"; `bytes`: of all elements."""
+    """An input or output. `shape`: a tuple; `dtype`: "float32", "int64", "uint8" or "int32"; `bytes`: of all elements."""
 
     def __init__(self, port):
         self.name = port.name.decode("utf-8", "replace")

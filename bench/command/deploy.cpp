@@ -24,6 +24,10 @@ void check_models(const DeployArguments& a) {
                                    hint(model, known), fmt::join(known, ", ")));
   if (!a.weights.empty() && !a.models.empty())
     throw UsageError("--weights names a network, and so do the names; give one of them");
+  if (a.weights.ends_with(".brim"))
+    throw UsageError(fmt::format(
+        "--weights {}: it is an engine; give the weights that it was made of, which all sides get",
+        a.weights));
   if (a.weights.empty() && !a.recipe.empty()) throw UsageError("--recipe is of --weights");
 }
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "input.h"
+#include "outputs.h"
 
 using Clock = std::chrono::steady_clock;
 
@@ -44,14 +45,8 @@ static void watch(const std::string& engine, const std::string& folder, double f
   const brim_rt::Model model(engine);
   brim_rt::Session session(model);
   PictureInput input(model, session);
-  std::vector<float> scores(session.outputs().at(0).bytes / sizeof(float));
-  std::vector<Picture> pictures;
-  for (const auto& file : files_in(folder)) try {
-      pictures.push_back(load_picture(file));
-    } catch (const std::runtime_error& error) {
-      throw std::runtime_error(file.string() + ": " + error.what());
-    }
-  if (pictures.empty()) throw std::runtime_error(folder + " holds no pictures");
+  const Outputs outputs(model, session);
+  const std::vector<Picture> pictures = load_pictures(folder);
   Slot slot;
   std::vector<double> ms;
   const std::jthread camera(film, std::cref(pictures), fps, frames, std::ref(slot));
@@ -62,7 +57,8 @@ static void watch(const std::string& engine, const std::string& folder, double f
     const auto taken = slot.taken;
     lock.unlock();
     input.fill(frame);
-    session.run({input.pixels.data()}, {scores.data()});
+    const void* const inputs[] = {input.data()};
+    session.run(inputs, outputs.pointers());
     ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - taken).count());
   }
   std::sort(ms.begin(), ms.end());

@@ -1,56 +1,45 @@
-// From pictures to what an engine takes: resized, in planes, normalised as in its training.
+// From pictures to what an engine takes: their bytes where it prepares them itself, else resized,
+// in planes, normalised as in its training.
 #pragma once
 
-#include <algorithm>
-#include <cctype>
 #include <cstdio>
-#include <filesystem>
+#include <cstring>
+#include <utility>
 
 #include <brim_rt.hpp>
 
-#if HAVE_JPEG
-#include "jpeg.h"
-#endif
-#include "picture.h"
-
-/// By its extension; throws std::runtime_error.
-inline Picture load_picture(const std::filesystem::path& path) {
-  std::string kind = path.extension().string();
-  std::transform(kind.begin(), kind.end(), kind.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (kind == ".ppm") return load_ppm(path.string());
-#if HAVE_PNG
-  if (kind == ".png") return load_png(path.string());
-#endif
-#if HAVE_JPEG
-  if (kind == ".jpg" || kind == ".jpeg") return load_jpeg(path.string());
-#endif
-  throw std::runtime_error("no picture that this program reads");
-}
-
-/// The files of a folder in the order of their names.
-inline std::vector<std::filesystem::path> files_in(const std::string& folder) {
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    if (entry.is_regular_file()) files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
-  return files;
-}
+#include "files.h"
 
 class PictureInput {
  public:
   PictureInput(const brim_rt::Model& model, const brim_rt::Session& session) {
     const brim_rt_port& port = session.inputs().at(0);
-    if (port.rank != 4 || port.dtype != BRIM_RT_F32 || port.shape[1] != 3)
+    takes_bytes_ = port.rank == 4 && port.dtype == BRIM_RT_U8 && port.shape[3] == 3;
+    is_bgr_ = model.metadata("pictures").value_or("") == "BGR";
+    if (!takes_bytes_ && (port.rank != 4 || port.dtype != BRIM_RT_F32 || port.shape[1] != 3))
       throw std::runtime_error("the engine takes no pictures of three channels");
-    height_ = port.shape[2], width_ = port.shape[3];
-    pixels.resize(port.bytes / sizeof(float));
+    height_ = port.shape[takes_bytes_ ? 1 : 2], width_ = port.shape[takes_bytes_ ? 2 : 3];
+    memory_.resize((port.bytes + sizeof(float) - 1) / sizeof(float));
     for (const auto& [key, to] : {std::pair("mean", mean_), std::pair("std", std_)})
       if (const auto text = model.metadata(key))
         std::sscanf(text->c_str(), "[%f,%f,%f]", &to[0], &to[1], &to[2]);
   }
-  /// Bilinear, into the first sample.
+  /// Into the first sample. Throws std::runtime_error where the engine takes pictures of one size.
   void fill(const Picture& p) {
+    if (!takes_bytes_) return prepare(p);
+    if (p.height != height_ || p.width != width_)
+      throw std::runtime_error("a picture of " + std::to_string(p.width) + " x " +
+                               std::to_string(p.height) + ", and the engine takes " +
+                               std::to_string(width_) + " x " + std::to_string(height_));
+    auto* const to = reinterpret_cast<unsigned char*>(memory_.data());
+    std::memcpy(to, p.rgb.data(), p.rgb.size());
+    for (size_t i = 0; is_bgr_ && i < p.rgb.size(); i += 3) std::swap(to[i], to[i + 2]);
+  }
+  const void* data() const { return memory_.data(); }
+
+ private:
+  /// Bilinear.
+  void prepare(const Picture& p) {
     const auto at = [](int64_t i, int64_t size, int of) {
       return std::clamp((i + 0.5f) * of / size - 0.5f, 0.0f, of - 1.0f);
     };
@@ -66,13 +55,13 @@ class PictureInput {
           const float first = of(top, left) + (u - left) * (of(top, right) - of(top, left));
           const float second = of(below, left) + (u - left) * (of(below, right) - of(below, left));
           const float value = (first + (v - top) * (second - first)) / 255;
-          pixels[(c * height_ + y) * width_ + x] = (value - mean_[c]) / std_[c];
+          memory_[(c * height_ + y) * width_ + x] = (value - mean_[c]) / std_[c];
         }
       }
   }
-  std::vector<float> pixels;
 
- private:
+  bool takes_bytes_ = false, is_bgr_ = false;
   int64_t height_ = 0, width_ = 0;
   float mean_[3] = {0, 0, 0}, std_[3] = {1, 1, 1};
+  std::vector<float> memory_;
 };

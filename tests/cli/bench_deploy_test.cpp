@@ -85,6 +85,7 @@ TEST_F(BenchDeploy, TakesTheSizeOfInputsFromARecipe) {
 TEST_F(BenchDeploy, RefusesWhatDoesNotFit) {
   fails({"bench", "deploy", "resnet19"}, 2, "there is no network 'resnet19'; did you mean");
   fails({"bench", "deploy", "resnet18", "--weights", "w"}, 2, "give one of them");
+  fails({"bench", "deploy", "--weights", "model.brim"}, 2, "it is an engine");
   fails({"bench", "deploy", "--recipe", "r"}, 2, "--recipe is of --weights");
   fails({"bench", "deploy", "--batch", "0"}, 2, "--batch");
   fails({"bench", "deploy", "--batch", "1,0x10"}, 2, "0x10");

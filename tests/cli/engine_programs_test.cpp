@@ -48,11 +48,35 @@ class EnginePrograms : public ::testing::Test {
                                                          << std::string(rgb.begin(), rgb.end());
     data::tests::write_bytes(pictures + "/b.png", data::tests::encode_png(rgb, kSide, kSide, 3));
   }
+  /// The engine is one that prepares pictures, and chooses classes, itself.
+  void prepare_inside(deploy::EngineOutput output, const std::string& named, bool bgr = false) {
+    deploy::EngineOptions options{
+        .labels = {},
+        .metadata = {{"pictures", bgr ? "BGR" : "RGB"}, {"output", named}},
+        .pictures = deploy::EnginePictures{.height = kSide,
+                                           .width = kSide,
+                                           .transform = {.normalize = {.mean = {0.5f, 0.5f, 0.5f},
+                                                                       .std = {0.5f, 0.25f, 0.5f}}},
+                                           .bgr = bgr},
+        .output = output,
+        .top = 2,
+        .threads = 1};
+    for (int i = 0; i < 10; ++i) options.labels.push_back("class" + std::to_string(i));
+    deploy::save_engine(engine, *network, zeros({1, 3, kSide, kSide}), options);
+  }
   /// What the shell command prints.
   std::string run(const std::string& command, int code = 0) {
     const int status = std::system((command + " >" + in_quotes(folder / "out") + " 2>&1").c_str());
     EXPECT_EQ(WEXITSTATUS(status), code) << command << "\n" << slurp(folder / "out");
     return slurp(folder / "out");
+  }
+  /// What a program prints that gets the engine, and perhaps more.
+  std::string run_python(const std::string& program, const std::string& more = "") {
+    const char* source = std::getenv("BRIM_SOURCE_DIR");
+    std::ofstream(folder / "program.py") << program;
+    return run("BRIM_RT_LIBRARY=" + in_quotes(build_path("lib/libbrim_rt.so")) + " PYTHONPATH=" +
+               in_quotes((source ? source : ".") + std::string("/python")) + " python3 -B " +
+               in_quotes(folder / "program.py") + " " + in_quotes(engine) + " " + more);
   }
   std::string example(const std::string& name) const {
     return in_quotes(build_path("examples/" + name)) + " " + in_quotes(engine) + " " +
@@ -100,6 +124,29 @@ TEST_F(EnginePrograms, ClassifyAFolder) {
   EXPECT_NE(run(classify, 1).find("usage: "), std::string::npos);
 }
 
+TEST_F(EnginePrograms, LeaveToAnEngineWhatItDoesItself) {
+  if (!fs::exists(build_path("examples/classify"))) GTEST_SKIP() << "examples are not built";
+  const std::string likeliest = expected();
+  prepare_inside(deploy::EngineOutput::top, "top:2");
+  EXPECT_NE(run(example("classify") + " 3").find("a.ppm: " + likeliest + ", class"),
+            std::string::npos)
+      << slurp(folder / "out") << likeliest;
+  EXPECT_NE(run(example("camera") + " 2000 20").find("frames answered"), std::string::npos);
+  prepare_inside(deploy::EngineOutput::softmax, "softmax", true);
+  EXPECT_NE(run(example("classify") + " 1").find("a.ppm: " + likeliest + "\n"), std::string::npos)
+      << slurp(folder / "out") << likeliest;
+  prepare_inside(deploy::EngineOutput::classes, "classes");
+  EXPECT_NE(run(example("classify")).find("a.ppm: " + likeliest.substr(0, 6) + "\n"),
+            std::string::npos)
+      << slurp(folder / "out") << likeliest;
+  const std::vector<uint8_t> small(12);
+  std::ofstream(pictures + "/s.ppm", std::ios::binary) << "P6\n2 2\n255\n"
+                                                       << std::string(small.begin(), small.end());
+  EXPECT_NE(run(example("classify") + " 2>&1 >/dev/null")
+                .find("s.ppm: a picture of 2 x 2, and the engine takes 32 x 32"),
+            std::string::npos);
+}
+
 TEST_F(EnginePrograms, WatchACamera) {
   if (!fs::exists(build_path("examples/camera"))) GTEST_SKIP() << "examples are not built";
   const std::string out = run(example("camera") + " 2000 50");
@@ -113,12 +160,38 @@ TEST_F(EnginePrograms, WatchACamera) {
   EXPECT_NE(run(example("camera"), 1).find("/c.ppm: no PPM of 8 bits"), std::string::npos);
 }
 
+bool has_python() {
+  return fs::exists(build_path("lib/libbrim_rt.so")) &&
+         std::system("python3 -c '' 2>/dev/null") == 0;
+}
+
+TEST_F(EnginePrograms, TakePicturesInPython) {
+  if (!has_python()) GTEST_SKIP() << "libbrim_rt.so is not built, or there is no python3";
+  prepare_inside(deploy::EngineOutput::top, "top:2");
+  const std::string out = run_python(R"(
+import sys
+import brim_rt
+with brim_rt.Model(sys.argv[1]) as model, model.session(threads=1) as session:
+    print(session.inputs, session.outputs)
+    pixels = open(sys.argv[2], "rb").read()[-3072:]
+    values, classes = session.run(pixels)
+    print(f"{model.labels[classes.tolist()[0][0]]} {100 * values.tolist()[0][0]:.1f} %")
+    try:
+        session.run(bytes(3071))
+    except brim_rt.InvalidArgument as error:
+        print(error)
+)",
+                                     in_quotes(pictures + "/a.ppm"));
+  EXPECT_EQ(out,
+            "[input: uint8 (1, 32, 32, 3)] [output: float32 (1, 2), classes: int32 (1, 2)]\n" +
+                expected() +
+                "\ninput is uint8 (1, 32, 32, 3), and was given uint8 (3071,); convert or reshape "
+                "it\n");
+}
+
 TEST_F(EnginePrograms, RunInPython) {
-  const std::string library = build_path("lib/libbrim_rt.so");
-  if (!fs::exists(library)) GTEST_SKIP() << "libbrim_rt.so is not built";
-  if (std::system("python3 -c '' 2>/dev/null") != 0) GTEST_SKIP() << "there is no python3";
-  const char* source = std::getenv("BRIM_SOURCE_DIR");
-  std::ofstream(folder / "program.py") << R"(
+  if (!has_python()) GTEST_SKIP() << "libbrim_rt.so is not built, or there is no python3";
+  const std::string out = run_python(R"(
 import array, sys
 import brim_rt
 with brim_rt.Model(sys.argv[1]) as model:
@@ -142,11 +215,7 @@ for wrong in (data[:-1], data[:1000], data[:-100] + bytes([data[-100] ^ 1]) + da
         brim_rt.Model(wrong)
     except brim_rt.Damaged:
         print("damaged")
-)";
-  const std::string out =
-      run("BRIM_RT_LIBRARY=" + in_quotes(library) +
-          " PYTHONPATH=" + in_quotes((source ? source : ".") + std::string("/python")) +
-          " python3 -B " + in_quotes(folder / "program.py") + " " + in_quotes(engine));
+)");
   EXPECT_EQ(out,
             "[1, 4] class3 [0.5,0.25,0.5] None\n"
             "[input: float32 (4, 3, 32, 32)] [output: float32 (4, 10)] baseline True True\n"
