@@ -159,7 +159,7 @@ TEST(ClassEngine, TakesMemoryOnlyBeforeItRuns) {
   nn::Sequential network;
   network.push<nn::Linear>({.in = 12, .out = 9});
   deploy::save_engine(path, network, zeros({1, 12}), {.output = EngineOutput::top, .top = 3});
-  Counted counted;
+  CountedMemory counted;
   const brim_rt_allocator allocator = counted.allocator();
   const OpenedEngine engine(path, {.own_threads = 2}, &allocator);
   const int taken = counted.taken;

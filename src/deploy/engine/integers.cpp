@@ -5,6 +5,7 @@
 
 #include <brim/ops/binary.h>
 
+#include "deploy/engine/flow.h"
 #include "deploy/engine/network.h"
 
 namespace brim::deploy {
@@ -25,29 +26,6 @@ bool is_depthwise(const EngineNetwork& network, const EngineNode& node) {
   const Shape& w = network.shape(node, 1);
   return w.rank() == 4 && w[1] == 1 && node.attribute<int64_t>("group", 1) == w[0];
 }
-
-/// Who makes a value, and how often it is used.
-class Flow {
- public:
-  explicit Flow(EngineNetwork& network)
-      : makers_(network.values.size(), nullptr), uses_(network.values.size(), 0) {
-    for (EngineNode& node : network.nodes) {
-      for (const int id : node.inputs) use(id);
-      use(node.residual);
-      for (const int id : node.outputs) makers_[static_cast<size_t>(id)] = &node;
-    }
-    for (const int id : network.outputs) use(id);
-  }
-  EngineNode* maker(int id) const { return makers_[static_cast<size_t>(id)]; }
-  int uses(int id) const { return uses_[static_cast<size_t>(id)]; }
-
- private:
-  void use(int id) {
-    if (id >= 0) ++uses_[static_cast<size_t>(id)];
-  }
-  std::vector<EngineNode*> makers_;
-  std::vector<int> uses_;
-};
 
 class IntegerPass {
  public:
@@ -89,7 +67,7 @@ class IntegerPass {
         if (other.op != "QuantizeLinear" || other.inputs[0] != first.inputs[0] ||
             params_of(network_, other) != params_of(network_, first) || !params_of(network_, first))
           continue;
-        replace(other.outputs[0], first.outputs[0]);
+        network_.replace(other.outputs[0], first.outputs[0]);
         network_.nodes.erase(network_.nodes.begin() + static_cast<std::ptrdiff_t>(k--));
         has_changed = true;
       }
@@ -161,11 +139,6 @@ class IntegerPass {
       before->outputs.push_back(node.outputs[0]);
       network_.nodes.erase(network_.nodes.begin() + static_cast<std::ptrdiff_t>(i--));
     }
-  }
-
-  void replace(int from, int to) {
-    for (EngineNode& node : network_.nodes) std::ranges::replace(node.inputs, from, to);
-    std::ranges::replace(network_.outputs, from, to);
   }
 
   EngineNetwork& network_;

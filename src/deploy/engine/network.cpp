@@ -1,6 +1,7 @@
 // An ONNX graph with names as a network with numbers.
 #include "deploy/engine/network.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "core/check.h"
@@ -24,6 +25,14 @@ std::optional<double> EngineNetwork::number(const EngineNode& node, size_t input
 std::vector<int64_t> EngineNetwork::integers(const EngineNode& node, size_t input) const {
   BRIM_CHECK(is_constant(node, input), NotImplemented, "sizes that are computed");
   return constant(node, input).to(DType::i64).to_vector<int64_t>();
+}
+
+void EngineNetwork::replace(int from, int to) {
+  for (EngineNode& node : nodes) {
+    std::ranges::replace(node.inputs, from, to);
+    if (node.residual == from) node.residual = to;
+  }
+  std::ranges::replace(outputs, from, to);
 }
 
 EngineNetwork engine_network(const OnnxGraph& graph) {

@@ -70,6 +70,8 @@ struct EngineNetwork {
   std::optional<double> number(const EngineNode& node, size_t input) const;
   /// The integers of a constant input. Throws NotImplemented where it is computed.
   std::vector<int64_t> integers(const EngineNode& node, size_t input) const;
+  /// Who needs the one value takes the other.
+  void replace(int from, int to);
   int add_constant(const Tensor& x) {
     values.push_back({x.shape(), x.dtype(), x, nullptr});
     return static_cast<int>(values.size()) - 1;

@@ -8,6 +8,7 @@
 #include <brim/ops/shape.h>
 #include <brim/ops/unary.h>
 
+#include "deploy/engine/flow.h"
 #include "deploy/engine/network.h"
 
 namespace brim::deploy {
@@ -21,15 +22,14 @@ class Simplifier {
     compute_weights(network_);
     for (EngineNode& node : network_.nodes) {
       if (node.op == "Identity")
-        replace(node.outputs[0], node.inputs[0]);
+        network_.replace(node.outputs[0], node.inputs[0]);
       else
         compute(node);
     }
     drop_unused();
     const auto each = [&](auto&& pass) {
-      count_uses();
       for (size_t i = 0; i < network_.nodes.size(); ++i)
-        if (!network_.nodes[i].outputs.empty() && pass(network_.nodes[i])) count_uses();
+        if (!network_.nodes[i].outputs.empty() && pass(network_.nodes[i])) flow_ = Flow(network_);
       drop_unused();
     };
     each([this](EngineNode& node) { return fold_batch_norm(node); });
@@ -43,42 +43,15 @@ class Simplifier {
  private:
   EngineValue& value(int id) { return network_.values[static_cast<size_t>(id)]; }
 
-  void replace(int from, int to) {
-    for (EngineNode& node : network_.nodes) {
-      std::ranges::replace(node.inputs, from, to);
-      if (node.residual == from) node.residual = to;
-    }
-    std::ranges::replace(network_.outputs, from, to);
-  }
-
   void drop_unused() {
-    count_uses();
+    flow_ = Flow(network_);
     for (auto node = network_.nodes.rbegin(); node != network_.nodes.rend(); ++node) {
-      if (std::ranges::any_of(node->outputs, [&](int id) { return uses(id) > 0; })) continue;
-      for (const int id : node->inputs)
-        if (id >= 0) --uses_[static_cast<size_t>(id)];
-      if (node->residual >= 0) --uses_[static_cast<size_t>(node->residual)];
+      if (std::ranges::any_of(node->outputs, [&](int id) { return flow_.uses(id) > 0; })) continue;
+      flow_.leave_out(*node);
       node->outputs.clear();
     }
     std::erase_if(network_.nodes, [](const EngineNode& node) { return node.outputs.empty(); });
-    count_uses();
-  }
-
-  void count_uses() {
-    uses_.assign(network_.values.size(), 0);
-    makers_.assign(network_.values.size(), nullptr);
-    for (EngineNode& node : network_.nodes) {
-      for (const int id : node.inputs)
-        if (id >= 0) ++uses_[static_cast<size_t>(id)];
-      if (node.residual >= 0) ++uses_[static_cast<size_t>(node.residual)];
-      for (const int id : node.outputs) makers_[static_cast<size_t>(id)] = &node;
-    }
-    for (const int id : network_.outputs) ++uses_[static_cast<size_t>(id)];
-  }
-  int uses(int id) const { return uses_[static_cast<size_t>(id)]; }
-  /// The node that makes a value for one other alone; null: there is none.
-  EngineNode* only_maker(int id) {
-    return id >= 0 && uses(id) == 1 ? makers_[static_cast<size_t>(id)] : nullptr;
+    flow_ = Flow(network_);
   }
 
   /// Of constants: layouts of weights, ranges, masks.
@@ -110,7 +83,7 @@ class Simplifier {
   }
   /// A layer whose output is for one node alone.
   EngineNode* layer_before(int id) {
-    EngineNode* layer = only_maker(id);
+    EngineNode* layer = flow_.only_maker(id);
     return layer && is_layer(*layer) ? layer : nullptr;
   }
 
@@ -177,7 +150,7 @@ class Simplifier {
   bool join_sigmoid(EngineNode& node) {
     if (node.op != "Mul") return false;
     for (const size_t side : {size_t{0}, size_t{1}}) {
-      EngineNode* const gate = only_maker(node.inputs[side]);
+      EngineNode* const gate = flow_.only_maker(node.inputs[side]);
       if (!gate || gate->op != "Sigmoid" || gate->inputs[0] != node.inputs[1 - side]) continue;
       node.op = "Silu";
       node.inputs = {gate->inputs[0]};
@@ -219,7 +192,7 @@ class Simplifier {
     } else if (node.op != "Relu") {
       return false;
     }
-    EngineNode* const before = only_maker(node.inputs[0]);
+    EngineNode* const before = flow_.only_maker(node.inputs[0]);
     static const std::vector<std::string> kBinary = {"Add", "Sub", "Mul", "Div", "Max", "Min"};
     const bool can = before && !before->is_bounded() &&
                      (is_layer(*before) || std::ranges::find(kBinary, before->op) != kBinary.end());
@@ -243,8 +216,7 @@ class Simplifier {
   }
 
   EngineNetwork& network_;
-  std::vector<int> uses_;
-  std::vector<EngineNode*> makers_;
+  Flow flow_{network_};
 };
 
 }  // namespace
