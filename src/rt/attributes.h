@@ -26,7 +26,8 @@ struct ConvolutionAttributes {
 };
 
 /// f32 to u8: round(x * inverse) + zero_point, half to even, held in 0..255; NaN becomes 0. x and y
-/// have as many elements.
+/// have as many elements. A quantize_colours has the same, and moves the planes of images of three
+/// colours into their pixels.
 struct QuantizeAttributes {
   double inverse = 1;  ///< of the scale
   int64_t zero_point = 0;

@@ -3,15 +3,10 @@
 
 namespace brim::rt {
 
-const Op* const kOps[] = {&kConvolutionOp,  &kWinogradOp,
-                          &kDepthwiseOp,    &kMaxPoolOp,
-                          &kAveragePoolOp,  &kUnaryOp,
-                          &kBinaryOp,       &kSoftmaxOp,
-                          &kLayerNormOp,    &kCopyOp,
-                          &kMatmulOp,       &kGatherOp,
-                          &kQuantizeOp,     &kInt8ConvolutionOp,
-                          &kInt8WinogradOp, &kPictureOp,
-                          &kTopOp,          &kArgmaxOp,
-                          nullptr};
+const Op* const kOps[] = {
+    &kConvolutionOp, &kWinogradOp, &kDepthwiseOp, &kMaxPoolOp,         &kAveragePoolOp,
+    &kUnaryOp,       &kBinaryOp,   &kSoftmaxOp,   &kLayerNormOp,       &kCopyOp,
+    &kMatmulOp,      &kGatherOp,   &kQuantizeOp,  &kInt8ConvolutionOp, &kInt8WinogradOp,
+    &kPictureOp,     &kTopOp,      &kArgmaxOp,    &kQuantizeColoursOp, nullptr};
 
 }  // namespace brim::rt

@@ -94,7 +94,7 @@ const Op* find_op(uint32_t code);
 
 extern const Op kConvolutionOp, kWinogradOp, kDepthwiseOp, kMaxPoolOp, kAveragePoolOp, kUnaryOp,
     kBinaryOp, kSoftmaxOp, kLayerNormOp, kCopyOp, kMatmulOp, kGatherOp, kQuantizeOp,
-    kInt8ConvolutionOp, kInt8WinogradOp, kPictureOp, kTopOp, kArgmaxOp;
+    kInt8ConvolutionOp, kInt8WinogradOp, kPictureOp, kTopOp, kArgmaxOp, kQuantizeColoursOp;
 
 /// How a check ends where the operands or attributes do not fit each other.
 inline int does_not_fit(const Step& step, const Failure& fail) {

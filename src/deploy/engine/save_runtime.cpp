@@ -45,6 +45,7 @@ const std::vector<Kernel>& kernels() {
       {"softmax", "kSoftmaxOp", kElementwise},
       {"layer_norm", "kLayerNormOp", kElementwise},
       {"quantize", "kQuantizeOp", kInt8},
+      {"quantize_colours", "kQuantizeColoursOp", kInt8},
       {"int8_convolution", "kInt8ConvolutionOp", kInt8},
       {"int8_winograd", "kInt8WinogradOp", kInt8},
       {"copy", "kCopyOp", {"ops/copy.cpp"}},

@@ -93,4 +93,13 @@ size_t int8_winograd_scratch(const Int8Convolution& conv, int threads);
 void quantize(Isa isa, int64_t count, const float* x, float inverse, int32_t zero_point, uint8_t* q,
               const Threads& threads);
 
+/// Images of three planes to pixels of three bytes.
+struct ColourImages {
+  int64_t n, pixels;
+  const float* x;
+  uint8_t* q;
+};
+void quantize_colours(Isa isa, const ColourImages& images, float inverse, int32_t zero_point,
+                      const Threads& threads);
+
 }  // namespace brim::rt

@@ -135,10 +135,19 @@ HWY_INLINE void add_step(const uint8_t* const (&from)[R], int64_t at, int64_t,
 }
 #endif
 
-/// R pixels from `pixel` on and V vectors of outputs of panels from `panel` on.
+/// Whether the results of R pixels may be stored as whole vectors: what is written behind their
+/// outputs belongs to pixels before `end`, which are computed later.
+template <int R, int V>
+bool fit_vectors(const Int8Convolution& k, int64_t pixel, int64_t panel, int64_t end) {
+  if (k.o - panel * kPanel >= V * kLanes) return true;
+  return V == 1 && k.o < kLanes && !k.residual && (pixel + R - 1) * k.o + kLanes <= end * k.o;
+}
+
+/// R pixels from `pixel` on and V vectors of outputs of panels from `panel` on; those up to `end`
+/// follow.
 template <int R, int V>
 HWY_INLINE void int8_tile(const Int8Convolution& k, const Int8Images& x, Int8Corners& corners,
-                          int64_t pixel, int64_t panel) {
+                          int64_t pixel, int64_t panel, int64_t end) {
   const TagI d;
   const uint8_t* from[R];
   for (int r = 0; r < R; ++r) from[r] = corners.next();
@@ -160,7 +169,7 @@ HWY_INLINE void int8_tile(const Int8Convolution& k, const Int8Images& x, Int8Cor
       for (int64_t j = 0; j < steps; ++j, at += step, weights += 4 * kPanel)
         add_step<R, V>(from, at, x.odd, weights, panel_bytes, sums);
     }
-  if (k.o - panel * kPanel >= V * kLanes) return int8_finish<R, V>(k, pixel, panel, sums);
+  if (fit_vectors<R, V>(k, pixel, panel, end)) return int8_finish<R, V>(k, pixel, panel, sums);
   HWY_ALIGN int32_t all[R * V * kLanes];
   for (int r = 0; r < R; ++r)
     for (int v = 0; v < V; ++v) hn::Store(sums[r][v], d, all + (r * V + v) * kLanes);
@@ -174,12 +183,12 @@ void int8_outputs(const Int8Convolution& k, const Int8Images& x, int64_t first, 
   Int8Corners corners(k, x, begin);
   int64_t p = begin;
   for (; p + kInt8Rows <= end; p += kInt8Rows)
-    int8_tile<kInt8Rows, V>(k, x, corners, first + p, panel);
+    int8_tile<kInt8Rows, V>(k, x, corners, first + p, panel, first + end);
   if constexpr (kInt8Rows > 3)
-    for (; p + 3 <= end; p += 3) int8_tile<3, V>(k, x, corners, first + p, panel);
+    for (; p + 3 <= end; p += 3) int8_tile<3, V>(k, x, corners, first + p, panel, first + end);
   if constexpr (kInt8Rows > 2)
-    for (; p + 2 <= end; p += 2) int8_tile<2, V>(k, x, corners, first + p, panel);
-  for (; p < end; ++p) int8_tile<1, V>(k, x, corners, first + p, panel);
+    for (; p + 2 <= end; p += 2) int8_tile<2, V>(k, x, corners, first + p, panel, first + end);
+  for (; p < end; ++p) int8_tile<1, V>(k, x, corners, first + p, panel, first + end);
 }
 
 void int8_products(const Int8Convolution& k, const Int8Images& x, int64_t first, int64_t begin,

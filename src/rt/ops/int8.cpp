@@ -31,6 +31,23 @@ int run_quantize(const Step& s, const Run& run, const Failure&) {
   return BRIM_RT_OK;
 }
 
+int check_quantize_colours(const Step& s, const Failure& fail) {
+  if (check_quantize(s, fail) != BRIM_RT_OK) return BRIM_RT_DAMAGED;
+  const Operand &x = s.in(0), &y = s.out(0);
+  const bool fits = x.rank == 4 && y.rank == 4 && x.dims[1] == 3 && y.dims[3] == 3 &&
+                    x.dims[0] == y.dims[0] && x.dims[2] == y.dims[1] && x.dims[3] == y.dims[2];
+  return fits ? BRIM_RT_OK : does_not_fit(s, fail);
+}
+
+int run_quantize_colours(const Step& s, const Run& run, const Failure&) {
+  const auto a = s.attributes<QuantizeAttributes>();
+  const Operand& x = s.in(0);
+  quantize_colours(run.isa,
+                   {x.dims[0], x.dims[2] * x.dims[3], x.as<float>(), s.out(0).as<uint8_t>()},
+                   static_cast<float>(a.inverse), static_cast<int32_t>(a.zero_point), run.threads);
+  return BRIM_RT_OK;
+}
+
 Int8Convolution convolution_of(const Step& s) {
   const auto a = s.attributes<Int8ConvolutionAttributes>();
   const Operand &x = s.in(0), &y = s.out(0), &last = s.out(s.outputs - 1);
@@ -126,6 +143,8 @@ int run_winograd(const Step& s, const Run& run, const Failure&) {
 }  // namespace
 
 const Op kQuantizeOp = {OpCode::quantize, "quantize", &check_quantize, nullptr, &run_quantize};
+const Op kQuantizeColoursOp = {OpCode::quantize_colours, "quantize_colours",
+                               &check_quantize_colours, nullptr, &run_quantize_colours};
 const Op kInt8ConvolutionOp = {OpCode::int8_convolution, "int8_convolution", &check_convolution,
                                &scratch_of_convolution, &run_convolution};
 const Op kInt8WinogradOp = {OpCode::int8_winograd, "int8_winograd", &check_winograd,

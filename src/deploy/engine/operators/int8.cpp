@@ -82,12 +82,20 @@ void quantize_linear(Lowering& to, const EngineNode& node) {
   const std::optional<double> scale = to.network.number(node, 1), zero = to.network.number(node, 2);
   BRIM_CHECK(scale && zero && to.network.constant(node, 2).dtype() == DType::u8, NotImplemented,
              "other integers than u8 with one scale for a tensor");
+  const rt::QuantizeAttributes a =
+      quantize_attributes({static_cast<float>(*scale), static_cast<int32_t>(*zero)});
   const int id = node.inputs[0];
+  const Shape shape = to.network.values[static_cast<size_t>(id)].shape;
   const bool is_image = to.is_nhwc(id);
+  if (!is_image && shape.rank() == 4 && shape[1] == 3) {
+    const uint32_t y = to.made({shape[0], shape[2], shape[3], shape[1]}, rt::DType::u8);
+    to.step(rt::OpCode::quantize_colours, {to.plain(id)}, std::vector<uint32_t>{y}, a);
+    to.set_nhwc(node.outputs[0], y);
+    return;
+  }
   const uint32_t x = is_image ? to.nhwc(id) : to.plain(id);
   const uint32_t y = to.made(to.value(x).dims, rt::DType::u8);
-  to.step(rt::OpCode::quantize, {x}, std::vector<uint32_t>{y},
-          quantize_attributes({static_cast<float>(*scale), static_cast<int32_t>(*zero)}));
+  to.step(rt::OpCode::quantize, {x}, std::vector<uint32_t>{y}, a);
   is_image ? to.set_nhwc(node.outputs[0], y) : to.set_plain(node.outputs[0], y);
 }
 
