@@ -55,6 +55,19 @@ std::vector<EngineCase> engine_cases() {
   conv("Depthwise", {.in = 21, .out = 21, .kernel = 3, .padding = 1, .groups = 21}, 9, 10);
   conv("DepthwiseStrided",
        {.in = 32, .out = 32, .kernel = 3, .stride = 2, .padding = 1, .groups = 32}, 11, 12);
+  for (const int64_t stride : {1, 2})
+    for (const int64_t padding : {0, 1, 2})
+      for (const int64_t width : {1, 2, 3, 4, 7, 8})
+        if (width + 2 * padding >= 3)
+          conv("DepthwiseStride" + std::to_string(stride) + "Padding" + std::to_string(padding) +
+                   "Width" + std::to_string(width),
+               {.in = 35,
+                .out = 35,
+                .kernel = 3,
+                .stride = stride,
+                .padding = padding,
+                .groups = 35},
+               width > 2 ? 5 : 3, width);
   conv("DepthwiseLarge", {.in = 16, .out = 16, .kernel = 5, .padding = 2, .groups = 16}, 7, 3);
   conv("LargePadding", {.in = 2, .out = 3, .kernel = 3, .padding = 4}, 3, 2);
   conv("Many", {.in = 64, .out = 130, .kernel = 3, .padding = 1}, 7, 7);

@@ -50,29 +50,88 @@ HWY_INLINE void pixel(const Convolution& k, const Output& output, const float* l
   kPart ? output.store_part(sum, count, y + c) : output.store(sum, y + c);
 }
 
-/// Columns [begin, end) of a row, whose windows of 3 x 3 lie in the image; `line` is the first
-/// one's. Weights stay in registers.
-template <int kStride, class Output>
-HWY_INLINE void inner_3x3(const Convolution& k, const Output& output, const float* line,
-                          int64_t begin, int64_t end, int64_t c, const float* residual,
-                          typename Output::Number* y) {
-  const TagF d;
-  VecF w[9];
-  for (int t = 0; t < 9; ++t) w[t] = hn::LoadU(d, k.weights + t * k.c + c);
-  const VecF bias = k.bias ? hn::LoadU(d, k.bias + c) : hn::Zero(d);
-  const float low = static_cast<float>(k.a.low), high = static_cast<float>(k.a.high);
-  const int64_t row = k.w * k.c;
-  const float* x = line + c;
-  for (int64_t column = begin; column < end; ++column, x += kStride * k.c) {
-    VecF a = bias, b = hn::Zero(d), e = hn::Zero(d);
-    for (int t = 0; t < 3; ++t) {
-      a = hn::MulAdd(hn::LoadU(d, x + t * k.c), w[t], a);
-      b = hn::MulAdd(hn::LoadU(d, x + row + t * k.c), w[3 + t], b);
-      e = hn::MulAdd(hn::LoadU(d, x + 2 * row + t * k.c), w[6 + t], e);
+/// A vector of channels of 3 x 3 kernels over a row of outputs.
+struct Row3x3 {
+  int64_t step, row;  ///< from one pixel to the next, and from one row of the image
+  bool top, bottom;   ///< whether the image has the rows above and below
+  VecF bias;
+  VecF w[9];  // in registers: stores of bytes may alias what is in memory
+
+  HWY_INLINE Row3x3(const Convolution& k, bool has_top, bool has_bottom, int64_t c)
+      : step(k.c),
+        row(k.w * k.c),
+        top(has_top),
+        bottom(has_bottom),
+        bias(k.bias ? hn::LoadU(TagF(), k.bias + c) : hn::Zero(TagF())) {
+    for (int t = 0; t < 9; ++t) w[t] = hn::LoadU(TagF(), k.weights + t * k.c + c);
+  }
+
+  /// Of N columns side by side; x is where the first one's window begins. Without kLeft or kRight
+  /// the image ends there.
+  template <int N, int kStride, bool kLeft = true, bool kRight = true>
+  HWY_INLINE void sums(const float* x, VecF (&all)[N]) const {
+    const TagF d;
+    VecF above[N], below[N];
+    for (int n = 0; n < N; ++n) {
+      above[n] = bias;
+      all[n] = below[n] = hn::Zero(d);
     }
-    VecF sum = hn::Add(hn::Add(a, b), e);
-    if (residual) sum = hn::Add(sum, hn::LoadU(d, residual + column * k.c + c));
-    output.store(clip(sum, low, high), y + column * k.c + c);
+    if (top) add<0, N, kStride, kLeft, kRight>(x, above);
+    add<3, N, kStride, kLeft, kRight>(x + row, all);
+    if (bottom) add<6, N, kStride, kLeft, kRight>(x + 2 * row, below);
+    for (int n = 0; n < N; ++n) all[n] = hn::Add(hn::Add(above[n], all[n]), below[n]);
+  }
+
+ private:
+  /// A row of taps from kTap on.
+  template <int kTap, int N, int kStride, bool kLeft, bool kRight>
+  HWY_INLINE void add(const float* x, VecF (&all)[N]) const {
+    const TagF d;
+    constexpr int kWidth = (N - 1) * kStride + 3;
+#pragma GCC unroll 8
+    for (int i = kLeft ? 0 : 1; i < (kRight ? kWidth : kWidth - 1); ++i) {
+      const VecF v = hn::LoadU(d, x + i * step);
+#pragma GCC unroll 2
+      for (int n = 0; n < N; ++n)
+        if (const int t = i - n * kStride; t >= 0 && t < 3)
+          all[n] = hn::MulAdd(v, w[kTap + t], all[n]);
+    }
+  }
+};
+
+/// All columns of a row of outputs, of which [begin, end) have windows that lie in the image from
+/// left to right, and at most one on each side has not; `line` is where column 0's window begins.
+template <int kStride, class Output>
+HWY_INLINE void row_3x3(const Convolution& k, const Output& output, const float* line, bool top,
+                        bool bottom, int64_t begin, int64_t end, int64_t c, const float* residual,
+                        typename Output::Number* y) {
+  const TagF d;
+  constexpr int kColumns = kLanes == 16 ? 2 : 1;  // as registers allow
+  const float low = static_cast<float>(k.a.low), high = static_cast<float>(k.a.high);
+  const int64_t step = k.c;
+  const Row3x3 kernel(k, top, bottom, c);
+  const auto store = [&](VecF sum, int64_t column) HWY_ATTR {
+    if (residual) sum = hn::Add(sum, hn::LoadU(d, residual + column * step + c));
+    output.store(clip(sum, low, high), y + column * step + c);
+  };
+  const auto x = [&](int64_t column) { return line + c + column * kStride * step; };
+  VecF one[1], some[kColumns];
+  if (begin > 0) {
+    kernel.template sums<1, kStride, false, true>(x(0), one);
+    store(one[0], 0);
+  }
+  int64_t column = begin;
+  for (; column + kColumns <= end; column += kColumns) {
+    kernel.template sums<kColumns, kStride>(x(column), some);
+    for (int n = 0; n < kColumns; ++n) store(some[n], column + n);
+  }
+  if (column < end) {
+    kernel.template sums<1, kStride>(x(column), one);
+    store(one[0], column);
+  }
+  if (end < k.ow) {
+    kernel.template sums<1, kStride, true, false>(x(end), one);
+    store(one[0], end);
   }
 }
 
@@ -86,12 +145,13 @@ void depthwise_row(const Convolution& k, int64_t image, int64_t row) {
   auto* const y = Output::of(k) + at;
   const float* const residual = k.residual ? k.residual + at : nullptr;
   const float* const line = k.x + (image * k.h + top) * k.w * k.c;
-  const bool is_plain = a.kernel_h == 3 && a.kernel_w == 3 && a.dilation_h == 1 &&
-                        a.dilation_w == 1 && rows.first == 0 && rows.last == 3 &&
-                        (a.stride_w == 1 || a.stride_w == 2);
-  // Columns whose windows need no look at the borders.
   const InnerOutputs inner = k.inner_columns();
-  const int64_t begin = is_plain ? inner.begin : k.ow, end = is_plain ? inner.end : k.ow;
+  // Whether windows lie in the image but for a row or column on each side at most.
+  const bool is_plain = a.kernel_h == 3 && a.kernel_w == 3 && a.dilation_h == 1 &&
+                        a.dilation_w == 1 && rows.first <= 1 && rows.last >= 2 && a.left <= 1 &&
+                        (a.stride_w == 1 || a.stride_w == 2) && k.w > 1 &&
+                        inner.begin <= inner.end && inner.end + 1 >= k.ow &&
+                        (k.ow - 1) * a.stride_w - a.left + 2 <= k.w;
   const auto border = [&](int64_t from, int64_t to, int64_t c, int64_t count) HWY_ATTR {
     for (int64_t column = from; column < to; ++column) {
       const int64_t left = column * a.stride_w - a.left;
@@ -103,21 +163,16 @@ void depthwise_row(const Convolution& k, int64_t image, int64_t row) {
         pixel<true>(k, output, line + left * k.c, rows, columns, c, count, more, y + column * k.c);
     }
   };
+  const bool has_top = rows.first == 0, has_bottom = rows.last == 3;
   for (int64_t c = 0; c < k.c; c += kLanes) {
     const int64_t count = std::min<int64_t>(kLanes, k.c - c);
-    if (count < kLanes) {
+    const float* const first = line - a.left * k.c;
+    if (count < kLanes || !is_plain)
       border(0, k.ow, c, count);
-      continue;
-    }
-    border(0, begin, c, count);
-    if (begin < end) {
-      const float* const first = line + (begin * a.stride_w - a.left) * k.c;
-      if (a.stride_w == 1)
-        inner_3x3<1>(k, output, first, begin, end, c, residual, y);
-      else
-        inner_3x3<2>(k, output, first, begin, end, c, residual, y);
-    }
-    border(end, k.ow, c, count);
+    else if (a.stride_w == 1)
+      row_3x3<1>(k, output, first, has_top, has_bottom, inner.begin, inner.end, c, residual, y);
+    else
+      row_3x3<2>(k, output, first, has_top, has_bottom, inner.begin, inner.end, c, residual, y);
   }
 }
 
