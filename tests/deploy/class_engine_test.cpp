@@ -153,6 +153,39 @@ TEST(ClassEngine, ChoosesAmongIntegers) {
   }
 }
 
+TEST(ClassEngine, MakesMasksOfPictures) {
+  manual_seed(5);
+  const NoGrad no_grad;
+  const TemporaryFolder folder;
+  const std::string path = folder / "model.brim";
+  const auto network = nn::make_model("unet-small", {.classes = 3, .input = {3, 32, 32}});
+  network->train();
+  for (int i = 0; i < 3; ++i) (void)(*network)(randn({4, 3, 32, 32}));
+  network->eval();
+  const deploy::EnginePictures pictures{
+      .height = 40,
+      .width = 56,
+      .transform = {.steps = {data::Resize{.height = 32}, data::CenterCrop{.height = 32}}}};
+  deploy::EngineSummary made = deploy::save_engine(path, *network, zeros({1, 3, 32, 32}),
+                                                   {.batches = {1, 2},
+                                                    .labels = {"street", "sky", "car"},
+                                                    .pictures = pictures,
+                                                    .output = EngineOutput::classes,
+                                                    .threads = 2});
+  EXPECT_EQ(made.operators["picture"], 1);
+  EXPECT_EQ(made.operators["argmax"], 1);
+  const Tensor x = randint(0, 256, {1, 40, 56, 3}, {.dtype = u8});
+  const data::Image image{
+      .width = 56, .height = 40, .channels = 3, .pixels = x.to_vector<uint8_t>()};
+  const Tensor expected =
+      argmax((*network)(data::to_tensor(image, pictures.transform).unsqueeze(0)), 1).to(i32);
+  for_each_engine(path, 1, [&](const OpenedEngine& engine) {
+    const Tensor found = engine.outputs(x)[0];
+    EXPECT_EQ(found.shape(), Shape({1, 32, 32}));
+    EXPECT_EQ(found.to_vector<int32_t>(), expected.to_vector<int32_t>());
+  });
+}
+
 TEST(ClassEngine, TakesMemoryOnlyBeforeItRuns) {
   const TemporaryFolder folder;
   const std::string path = folder / "model.brim";

@@ -99,7 +99,8 @@ Tensor reference(const deploy::EnginePictures& p, const Tensor& pictures) {
 class EngineOfPictures : public testing::TestWithParam<PictureCase> {};
 
 TEST_P(EngineOfPictures, PreparesThemBitForBit) {
-  const auto& [name, pictures, input] = GetParam();
+  const deploy::EnginePictures& pictures = GetParam().pictures;
+  const Shape& input = GetParam().input;
   manual_seed(5);
   const TemporaryFolder folder;
   const std::string path = folder / "model.brim";

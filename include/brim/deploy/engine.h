@@ -93,7 +93,8 @@ EngineSummary save_engine(const std::string& path, nn::Module& network,
 EngineSummary save_engine(const std::string& path, nn::Module& network, const Tensor& example,
                           const EngineOptions& options = {});
 
-/// The operators of ONNX's opset that engines hold, in the order of their names.
+/// The operators of ONNX's opset that engines hold, in the order of their names, with those of
+/// engines alone.
 std::vector<std::string> engine_operators();
 
 /// What a runtime of one's own is for.
