@@ -38,7 +38,7 @@ std::optional<deploy::EnginePictures> pictures_of(const EnginePorts& ports,
   if (pictures.transform.steps.empty() && (sizes[0] != input[1] || sizes[1] != input[2]))
     throw UsageError(
         fmt::format("--pictures {}: the recipe of {} resizes no pictures (input.size), and the "
-                    "network reads {}x{}",
+                    "network reads {}x{}; give that, or another --input where the network can",
                     ports.pictures, net.path, input[1], input[2]));
   return pictures;
 }
