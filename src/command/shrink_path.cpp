@@ -134,28 +134,45 @@ ShrinkCandidates::ShrinkCandidates(const ShrinkState& state, const ShrinkTarget&
                             target.bytes ? 1 / static_cast<double>(dense.bytes) : 0);
 }
 
+std::optional<PlannedNetwork> ShrinkCandidates::within_limits() {
+  try {
+    PlannedNetwork network = path_.within(limits_);
+    if (!last_ || network.width != last_->width || network.choice.forms != last_->choice.forms)
+      return network;
+  } catch (const ValueError&) {  // out of reach by what layers take alone
+  }
+  return std::nullopt;
+}
+
 std::optional<PlannedNetwork> ShrinkCandidates::next() {
-  constexpr int kTightened = 4, kCheapest = 4;
-  if (count_ < kTightened) {
-    ++count_;
-    try {
-      return path_.within(limits_);
-    } catch (const ValueError&) {
-      count_ = kTightened;  // out of reach by what layers take alone
+  constexpr int kTightened = 4, kCheapest = 4, kLoosened = 5;
+  std::optional<PlannedNetwork> network;
+  if (found_) {
+    if (loosened_++ < kLoosened) network = within_limits();
+  } else {
+    if (tightened_++ < kTightened) network = within_limits();
+    if (!network && cheap_++ < kCheapest && !cheapest_.empty()) {
+      tightened_ = kTightened;
+      network = std::move(cheapest_.back());
+      cheapest_.pop_back();
     }
   }
-  if (count_++ >= kTightened + kCheapest || cheapest_.empty()) return std::nullopt;
-  PlannedNetwork network = std::move(cheapest_.back());
-  cheapest_.pop_back();
+  if (network) last_ = network;
   return network;
 }
 
-void ShrinkCandidates::tighten(const PlannedNetwork& network, const Taken& taken) {
-  constexpr double kMargin = 1.2;
-  const double late = taken.seconds - target_.seconds.value_or(taken.seconds);
-  if (late > 0) limits_.seconds = network.seconds - kMargin * late;
-  const int64_t large = taken.bytes - target_.bytes.value_or(taken.bytes);
-  if (large > 0) limits_.bytes = network.bytes - large;
+void ShrinkCandidates::took(const PlannedNetwork& network, const TakenByNetwork& taken) {
+  constexpr double kIfMissed = 1.2, kIfMet = 0.8;  // of the difference, as times scatter
+  const auto share_of = [&](const TakenByNetwork& t) {
+    return target_.share_of_limits(t.seconds, t.bytes);
+  };
+  if (!nearest_ || share_of(taken) < share_of(*nearest_)) nearest_ = taken;
+  if (share_of(taken) <= 1 && (!found_ || network.distance < found_->distance)) found_ = network;
+  if (target_.seconds) {
+    const double spare = *target_.seconds - taken.seconds;
+    limits_.seconds = network.seconds + (spare < 0 ? kIfMissed : kIfMet) * spare;
+  }
+  if (target_.bytes) limits_.bytes = network.bytes + *target_.bytes - taken.bytes;
 }
 
 }  // namespace brim::command

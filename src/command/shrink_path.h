@@ -60,27 +60,40 @@ class ShrinkPath {
   std::vector<PlannedNetwork> frontier_;  // of time and bytes alike
 };
 
-/// Networks that may meet the limits: with limits tightened by what the ones before missed, and
-/// then the cheapest.
+/// What a whole network takes.
+struct TakenByNetwork {
+  double seconds;
+  int64_t bytes;
+};
+
+/// Networks to be tried for limits: what a whole network takes is no sum of its layers', so the
+/// next one is chosen by what the ones before took. Limits are tightened where they were missed; if
+/// that leads nowhere the cheapest networks are tried; and what one that meets them leaves of them
+/// is used for a closer one.
 class ShrinkCandidates {
  public:
-  /// What a whole network takes.
-  struct Taken {
-    double seconds;
-    int64_t bytes;
-  };
   /// All are kept by reference.
   ShrinkCandidates(const ShrinkState& state, const ShrinkTarget& target, const ShrinkPath& path);
   /// Empty: there are no more.
   std::optional<PlannedNetwork> next();
-  void tighten(const PlannedNetwork& network, const Taken& taken);
+  /// Of the network that next() gave.
+  void took(const PlannedNetwork& network, const TakenByNetwork& taken);
+  /// The closest one of those that meet the limits.
+  const std::optional<PlannedNetwork>& found() const { return found_; }
+  /// What was taken by the one that missed them least; empty before the first one.
+  const std::optional<TakenByNetwork>& nearest() const { return nearest_; }
 
  private:
+  /// Within limits as they are now, if that is another one than the last.
+  std::optional<PlannedNetwork> within_limits();
+
   const ShrinkTarget& target_;
   const ShrinkPath& path_;
   compress::Limits limits_;
   std::vector<PlannedNetwork> cheapest_;  // the last one is the cheapest
-  int count_ = 0;
+  std::optional<PlannedNetwork> last_, found_;
+  std::optional<TakenByNetwork> nearest_;
+  int tightened_ = 0, cheap_ = 0, loosened_ = 0;
 };
 
 }  // namespace brim::command

@@ -46,7 +46,7 @@ class ShrinkRun : ShrinkMeasurements {
   static constexpr const char* kGoOn = "to go on: the same command with --resume";
 
   /// Without any training.
-  ShrinkCandidates::Taken rehearse(const PlannedNetwork& network) {
+  TakenByNetwork rehearse(const PlannedNetwork& network) {
     const compress::LayerForms forms = forms_of(network);
     const train::Recipe recipe = recipe_of_forms(network.width, forms);
     begin_pruned(recipe, network.width, forms);
@@ -61,21 +61,16 @@ class ShrinkRun : ShrinkMeasurements {
   /// on a stop. Throws ValueError where none of those that are tried does.
   std::optional<PlannedNetwork> rehearsed() {
     ShrinkCandidates candidates(state_, target_, *path_);
-    std::optional<ShrinkCandidates::Taken> nearest;
-    const auto share_of = [&](const ShrinkCandidates::Taken& t) {
-      return target_.share_of_limits(t.seconds, t.bytes);
-    };
     while (const std::optional<PlannedNetwork> network = candidates.next()) {
-      const ShrinkCandidates::Taken taken = rehearse(*network);
+      candidates.took(*network, rehearse(*network));
       if (is_stopped()) return std::nullopt;
-      if (share_of(taken) <= 1) return network;
-      if (!nearest || share_of(taken) < share_of(*nearest)) nearest = taken;
-      candidates.tighten(*network, taken);
     }
+    if (candidates.found()) return candidates.found();
     raise<ValueError>(
         "[shrink] the limits are out of reach: the nearest network that was tried takes {:.4g} ms "
         "for a batch of {}, and {}",
-        1e3 * nearest->seconds, arguments_.at_batch, format_bytes(nearest->bytes));
+        1e3 * candidates.nearest()->seconds, arguments_.at_batch,
+        format_bytes(candidates.nearest()->bytes));
   }
 
   /// Of the next point; empty: there are enough.
