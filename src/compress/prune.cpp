@@ -204,8 +204,8 @@ Pattern parse_pattern(std::string_view text) {
   const int64_t count = whole(first);
   BRIM_CHECK(is_vector || (count >= 1 && second > count && second <= 64), ValueError,
              "[prune] '{}' is no pattern; write unstructured, N:M as 2:4 (M at most 64), or "
-             "vector:V with V = 4, 8, 16, 32 or 64; whole channels are left out by brim prune "
-             "--pattern channels, before a training",
+             "vector:V with V = 4, 8, 16, 32 or 64; whole channels are left out before a "
+             "training, by shrink_channels(), brim prune --pattern channels or a recipe",
              text);
   if (is_vector) return {.kind = Pattern::Kind::vector, .length = second};
   return {.kind = Pattern::Kind::n_of_m, .length = second, .count = count};
@@ -319,6 +319,14 @@ void Masks::prune(double sparsity) {
   for (const Masked& m : masked_) layers_[m.layer].sparsity = zeros_among(m.parameter);
 }
 
+double sparsity_of_round(double sparsity, int64_t round, int64_t rounds) {
+  check_sparsity(sparsity);
+  BRIM_CHECK(round >= 1 && round <= rounds, ValueError,
+             "[prune] round {} of {}: rounds are counted from 1", round, rounds);
+  if (round == rounds) return sparsity;
+  return 1 - std::pow(1 - sparsity, static_cast<double>(round) / static_cast<double>(rounds));
+}
+
 Tensor masked_weight(const Tensor& weight, const Pattern& pattern, double sparsity) {
   check(pattern);
   check_sparsity(sparsity);
@@ -336,6 +344,12 @@ void Masks::apply() {
     Tensor weight = m.parameter.detach();
     weight.copy_(masked_fill(weight, m.is_zero, 0));
   }
+}
+
+void Masks::rewind(nn::Module& network, const StateDict& state) {
+  const NoGrad scope;
+  (void)network.load_state_dict(state);
+  apply();
 }
 
 void Masks::apply_to_gradients() {

@@ -130,6 +130,38 @@ TEST(Masks, HoldWhileTheOthersAreTrained) {
   }
 }
 
+TEST(Masks, HoldInWeightsOfAnotherTime) {
+  manual_seed(31);
+  Net net;
+  StateDict early;
+  for (const auto& [name, value] : net.state_dict()) early[name] = value.clone();
+  Masks masks(net, {.pattern = parse_pattern("vector:8"), .sparsity = 0.5});
+  {
+    const NoGrad scope;
+    for (auto& [name, value] : net.named_parameters()) {
+      Tensor data = value.detach();
+      data.copy_(data * 3 + 1);  // what was pruned is none any more
+    }
+  }
+  masks.rewind(net, early);
+  EXPECT_NEAR(masks.sparsity(), 0.5, 0.01);
+  const std::vector<float> now = net.fc.weight.detach().to_vector<float>();
+  const std::vector<float> then = early.at("fc.weight").to_vector<float>();
+  for (size_t i = 0; i < now.size(); ++i) ASSERT_TRUE(now[i] == 0 || now[i] == then[i]) << i;
+  EXPECT_NEAR(zeros_of(net.fc.weight), 0.5, 0.01);
+  early.erase("fc.bias");
+  EXPECT_THROW(masks.rewind(net, early), ValueError);
+}
+
+TEST(Masks, ReachTheirSparsityInRounds) {
+  EXPECT_DOUBLE_EQ(sparsity_of_round(0.9375, 1, 4), 0.5);
+  EXPECT_DOUBLE_EQ(sparsity_of_round(0.9375, 2, 4), 0.75);
+  EXPECT_EQ(sparsity_of_round(0.9, 7, 7), 0.9);
+  EXPECT_THROW((void)sparsity_of_round(0.9, 0, 4), ValueError);
+  EXPECT_THROW((void)sparsity_of_round(0.9, 5, 4), ValueError);
+  EXPECT_THROW((void)sparsity_of_round(1, 1, 4), ValueError);
+}
+
 TEST(Masks, GiveLayersSparsitiesOfTheirOwn) {
   Net net;
   Masks masks(net, {.pattern = parse_pattern("vector:4"),

@@ -100,6 +100,9 @@ class Masks {
   /// Makes masked weights zero again: call it behind each step of the optimizer. Compiled steps
   /// record it.
   void apply();
+  /// The network's state of another time under the masks of now, as early in its training: what is
+  /// pruned is zero, all else as it was then. Throws ValueError as Module::load_state_dict() does.
+  void rewind(nn::Module& network, const StateDict& state);
   /// Makes their gradients zero: before a step that clips the gradients' norm.
   void apply_to_gradients();
 
@@ -119,6 +122,12 @@ class Masks {
   std::vector<PrunedLayer> layers_;
   std::vector<Masked> masked_;
 };
+
+/// What is zero after a round (from 1 on) of iterative pruning, each of which leaves the same share
+/// of what the one before left; after the last one it is `sparsity` (Renda et al. 2020, "Comparing
+/// rewinding and fine-tuning in neural network pruning"). Throws ValueError for a round out of
+/// range, or a sparsity that is not above 0 and below 1.
+double sparsity_of_round(double sparsity, int64_t round, int64_t rounds);
 
 /// What `encode` made of a layer.
 struct EncodedLayer {
