@@ -320,6 +320,47 @@ class Checker {
   std::string prefix_;
 };
 
+void check_rounds(const Recipe& r) {
+  const PruneRecipe& p = r.prune;
+  BRIM_CHECK(
+      compress::parse_pattern(p.pattern).kind != compress::Pattern::Kind::n_of_m || p.rounds == 1,
+      ValueError,
+      "[recipe] {}: {} rounds of pruning (prune.rounds), and {} says how many weights go "
+      "in the first one; give 1",
+      r.name, p.rounds, p.pattern);
+  BRIM_CHECK(p.rewind_epoch < r.epochs, ValueError,
+             "[recipe] {}: rewinding to the end of epoch {} (prune.rewind_epoch) of {} leaves "
+             "nothing to train; rewind further",
+             r.name, p.rewind_epoch, r.epochs);
+  BRIM_CHECK(p.rewind_epoch == 0 || !p.is_trained, ValueError,
+             "[recipe] {}: a network that is trained (prune.is_trained) is pruned before its first "
+             "epoch, and cannot be rewound to the end of epoch {}; name the weights of then as "
+             "prune.rewind_weights",
+             r.name, p.rewind_epoch);
+  BRIM_CHECK(p.rewind_weights.empty() || (p.rewind == "weights" && p.rewind_epoch == 0), ValueError,
+             "[recipe] {}: the weights of {} (prune.rewind_weights) are rewound to, with "
+             "prune.rewind = \"weights\" and without a prune.rewind_epoch",
+             r.name, p.rewind_weights);
+}
+
+void check_prune(const Recipe& r) {
+  const PruneRecipe& p = r.prune;
+  if (p.is_of_channels()) {
+    BRIM_CHECK(p.epochs == 0 && p.schedule == "gradual", ValueError,
+               "[recipe] {}: whole channels go at once, before the first step: what is trained is "
+               "the smaller network; leave {} out, or take vectors",
+               r.name, p.epochs == 0 ? "prune.schedule" : "prune.epochs");
+    return;
+  }
+  if (p.is_iterative()) return check_rounds(r);
+  if (!p.pattern.empty()) (void)compress::parse_pattern(p.pattern);
+  BRIM_CHECK(
+      p.pattern.empty() || p.epochs <= static_cast<double>(r.epochs), ValueError,
+      "[recipe] {}: the sparsity rises for {} epochs (prune.epochs), and there are {}; train "
+      "longer, or let it rise faster",
+      r.name, p.epochs, r.epochs);
+}
+
 void check_values(const Recipe& r) {
   Checker checker;
   visit_recipe(checker, r);
@@ -342,12 +383,7 @@ void check_values(const Recipe& r) {
       BRIM_CHECK(count >= 1 && count <= kMaxChannels && count == std::floor(count), ValueError,
                  "[recipe] {}: '{}' has {} channels; give a whole number from 1 on", r.name, name,
                  count);
-  if (!r.prune.pattern.empty()) (void)compress::parse_pattern(r.prune.pattern);
-  BRIM_CHECK(
-      r.prune.pattern.empty() || r.prune.epochs <= static_cast<double>(r.epochs), ValueError,
-      "[recipe] {}: the sparsity rises for {} epochs (prune.epochs), and there are {}; train "
-      "longer, or let it rise faster",
-      r.name, r.prune.epochs, r.epochs);
+  check_prune(r);
 }
 
 }  // namespace

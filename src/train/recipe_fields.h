@@ -20,6 +20,15 @@ inline const std::vector<std::string>& schedule_names() {
   return names;
 }
 
+inline const std::vector<std::string>& prune_schedule_names() {
+  static const std::vector<std::string> names = {"gradual", "iterative"};
+  return names;
+}
+inline const std::vector<std::string>& rewind_names() {
+  static const std::vector<std::string> names = {"weights", "learning-rate"};
+  return names;
+}
+
 inline const std::vector<std::string>& precision_names() {
   static const std::vector<std::string> names = {"fp32", "tf32", "fp16", "bf16"};
   return names;
@@ -150,9 +159,22 @@ void visit_recipe(Visitor& v, R& r) {
     v.line("pattern", r.prune.pattern);
     v.where(!r.prune.pattern.empty(), "a prune.pattern", [&] {
       v.number("sparsity", r.prune.sparsity, Range{0, 1, true, true});
-      v.number("epochs", r.prune.epochs, Range{0, 1e6});
+      v.choice("schedule", r.prune.schedule, prune_schedule_names());
       v.texts("dense", r.prune.dense);
       v.numbers("layers", r.prune.layers, Range{0, 1, true, true});
+    });
+    const auto is_pruned = [&](const char* schedule) {
+      return !r.prune.pattern.empty() && r.prune.schedule == schedule;
+    };
+    v.where(is_pruned("gradual"), "a prune.pattern with schedule gradual", [&] {
+      v.number("epochs", r.prune.epochs, Range{0, 1e6});
+    });
+    v.where(is_pruned("iterative"), "a prune.pattern with schedule iterative", [&] {
+      v.number("rounds", r.prune.rounds, Range{1, 100});
+      v.choice("rewind", r.prune.rewind, rewind_names());
+      v.number("rewind_epoch", r.prune.rewind_epoch, Range{0, 1e6});
+      v.line("rewind_weights", r.prune.rewind_weights);
+      v.flag("is_trained", r.prune.is_trained);
     });
   });
   v.section("channels", [&] {

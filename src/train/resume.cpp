@@ -40,6 +40,8 @@ void check_same_recipe(const Recipe& asked, const Recipe& saved, bool any_precis
   a.virtual_ranks = b.virtual_ranks;  // compared by itself
   a.epochs = b.epochs;
   a.data = b.data;
+  if (a.prune.is_of_channels() && b.prune.is_of_channels())
+    a.channels = b.channels;  // what is left
   if (!a.distill.teacher.empty() && !b.distill.teacher.empty())
     a.distill.teacher = b.distill.teacher;
   const std::string x = a.learned_toml(), y = b.learned_toml();
@@ -240,6 +242,7 @@ void Trainer::State::load(const std::string& path) {
              "[resume] {} lies after batch {} of {}; the checkpoint is damaged", path, c.at.batch,
              train->loader.batches());
   try {
+    if (c.recipe.prune.is_of_channels()) take_channels(c.recipe.channels);
     model->load_state_dict(c.model);
     optimizer->load_state_dict(c.optimizer);
     schedule->load_state_dict(c.schedule);
@@ -252,6 +255,13 @@ void Trainer::State::load(const std::string& path) {
   at = c.at;
   best = c.best;
   output_groups = c.output_groups;
+  rewind = c.rewind;
+  const bool needs_rewind = at.round > 0 || at.epoch > recipe.prune.rewind_epoch;
+  BRIM_CHECK(
+      !recipe.prune.is_iterative() ||
+          (at.round <= recipe.prune.rounds && (!rewind.empty() || !needs_rewind)),
+      FileError, "[resume] {} lies in round {} of {} of pruning{}; the checkpoint is damaged", path,
+      at.round, recipe.prune.rounds, rewind.empty() ? ", and holds nothing to rewind to" : "");
   BRIM_CHECK(c.teacher.empty() || teacher_hash.empty() || c.teacher == teacher_hash, ValueError,
              "[resume] {} was taught by another network than {}; give the same teacher "
              "(Recipe::distill.teacher), or start anew",
@@ -279,6 +289,7 @@ RunState Trainer::State::snapshot() const {
           .schedule = schedule->state_dict(),
           .scaler = scaler ? scaler->state_dict() : StateDict(),
           .output_groups = output_groups,
+          .rewind = rewind,
           .teacher = teacher_hash};
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <utility>
 
 #include "train/checkpoint_files.h"
@@ -16,6 +17,7 @@
 namespace brim::train {
 namespace {
 
+constexpr const char* kRewindFile = "rewind.safetensors";
 constexpr const char* kFiles[] = {"model.safetensors", "optimizer.safetensors",
                                   "schedule.safetensors"};
 
@@ -112,6 +114,7 @@ Json state_json(const RunState& c) {
                {"columns", c.columns},
                {"targets", c.targets}};
   if (!c.output_groups.empty()) json["output_groups"] = c.output_groups;
+  if (at.round > 0) json["round"] = at.round;
   if (!c.teacher.empty()) json["teacher"] = c.teacher;
   if (c.mode) json.update({{"compile", c.mode->compile}, {"passes", c.mode->passes}});
   return json;
@@ -129,6 +132,7 @@ Snapshot snapshot_of(RunState state, bool background, CheckpointShards* shards) 
        /*may_be_cut=*/true});
   files.push_back({"optimizer", std::move(state.optimizer), {}, /*may_be_cut=*/true});
   files.push_back({"schedule", std::move(state.schedule), {}});
+  if (!state.rewind.empty()) files.push_back({"rewind", state.rewind, {}});
   if (shards) shards->cut(files, state.at.steps);
   std::vector<StateDict*> tensors{&state.scaler};
   for (TensorFile& file : files) tensors.push_back(&file.tensors);
@@ -176,6 +180,7 @@ RunState load_checkpoint_state(const std::string& path) {
   if (json.contains("virtual_ranks")) c.virtual_ranks = json_count(json, "virtual_ranks", file);
   c.scaler = scaler_state(json, file);
   c.output_groups = output_groups(json, file);
+  if (json.contains("round")) c.at.round = json_count(json, "round", file);
   if (json.contains("teacher")) c.teacher = json_field<std::string>(json, "teacher", file);
   c.devices = json_field<std::string>(json, "devices", file);
   if (json.contains("isa")) c.isa = json_field<std::string>(json, "isa", file);
@@ -196,6 +201,8 @@ RunState load_checkpoint(const std::string& path) {
   c.model = io::load_safetensors(path + "/model.safetensors");
   c.optimizer = io::load_safetensors(path + "/optimizer.safetensors");
   c.schedule = io::load_safetensors(path + "/schedule.safetensors");
+  if (std::filesystem::exists(path + "/" + kRewindFile))
+    c.rewind = io::load_safetensors(path + "/" + kRewindFile);
   return c;
 }
 

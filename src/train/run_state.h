@@ -41,6 +41,7 @@ struct Position {
   // came after it.
   double best_score = std::numeric_limits<double>::quiet_NaN();
   int64_t epochs_since_best = 0;
+  int64_t round = 0;  ///< of iterative pruning; 0: nothing is pruned yet
 };
 
 /// TrainOptions::compile and passes: they change the order of sums, and so the last bits.
@@ -68,6 +69,7 @@ struct RunState {
   StateDict schedule;
   StateDict scaler;                      ///< numbers; empty unless the run is in fp16
   compress::OutputGroups output_groups;  ///< of a run that prunes in vectors
+  StateDict rewind;                      ///< what rounds of pruning go back to, or empty
   std::string teacher;                   ///< hash of its file; "": there is none
 };
 

@@ -87,14 +87,13 @@ Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, 
 
   manual_seed(recipe.seed);
   model = make_network(recipe, train->data, options.devices[0]);
-  parameters = model->parameters();
   // Before a checkpoint sets the random numbers that go on from here.
   if (!recipe.distill.teacher.empty()) teacher = make_teacher();
-  optimizer = make_optimizer(recipe.optimizer, *model);
-  schedule = make_schedule(recipe, *optimizer, train->loader.batches());
+  make_optimizer_of_model();
   if (autocast_dtype(recipe) == DType::f16) scaler.emplace(options.devices[0]);
   prepare_ranks();
   if (!options.weights.empty() && at.steps == 0) begin_with_weights();
+  if (recipe.prune.is_of_channels() && at.steps == 0) leave_out_channels();
   if (recipe.sync_batch_norm && options.group &&
       dist::convert_sync_batch_norm(*model, options.group) == 0 && options.warn)
     options.warn(
@@ -160,6 +159,12 @@ std::unique_ptr<nn::Module> Trainer::State::make_teacher() {
   load_floats(*file, *network, options.warn);
   network->eval();
   return network;
+}
+
+void Trainer::State::make_optimizer_of_model() {
+  parameters = model->parameters();
+  optimizer = make_optimizer(recipe.optimizer, *model);
+  schedule = make_schedule(recipe, *optimizer, train->loader.batches());
 }
 
 void Trainer::State::begin_with_weights() {

@@ -80,6 +80,7 @@ struct Trainer::State {
   BestCheckpoint best;                     // in `out`, when this run begins
   Shape input;                             // of one x
   compress::OutputGroups output_groups;    // of masks, once there are some
+  StateDict rewind;                        // what rounds of pruning go back to, once it is known
   std::string resumed_from;
   int64_t steps_before = 0;
 
@@ -89,6 +90,12 @@ struct Trainer::State {
         SharedData& shared);
   /// Those of TrainOptions::weights. Throws FileError.
   void begin_with_weights();
+  /// Of Recipe::prune, by samples of the training split: the model is a smaller one then.
+  void leave_out_channels();
+  /// Of a checkpoint whose run left some out.
+  void take_channels(const ChannelsRecipe& channels);
+  /// What follows from the model.
+  void make_optimizer_of_model();
   /// The network of Recipe::distill. Throws FileError, ValueError.
   std::unique_ptr<nn::Module> make_teacher();
   /// Opens all splits.

@@ -73,6 +73,7 @@ TrainingLoop::TrainingLoop(Trainer::State& state, Measuring measuring)
       losses_(state.options.devices[0], state.virtual_ranks),
       sampling_(measuring.sampling),
       feed_(*state.train->feed),
+      pruner_(state),
       ops_(measuring.accountant && state.options.devices[0] == state.devices[0],
            state.options.devices[0]),
       shards_(shards_of(state)),
@@ -83,15 +84,19 @@ TrainingLoop::TrainingLoop(Trainer::State& state, Measuring measuring)
       begin_(Clock::now()),
       last_report_(begin_),
       last_tick_(begin_) {
-  const int64_t all = (s_.recipe.epochs - at_.epoch) * per_epoch_ - at_.batch;
+  const int64_t all = pruner_.epochs_left() * per_epoch_ - at_.batch;
+  if (s_.recipe.prune.is_iterative()) progress_.rounds = s_.recipe.prune.rounds;
   progress_.steps = s_.options.max_steps > 0 ? std::min(s_.options.max_steps, all) : all;
   losses_.reset(at_.unreported);
-  prune();
   if (s_.world_size() > 1) {
     control_ = s_.options.group->duplicate();
     s_.stop_agreed = false;
     agreed_at_ = begin_;
   }
+  compile_steps();
+}
+
+void TrainingLoop::compile_steps() {
   if (!s_.options.compile) return;
   compiled_.emplace(compile_options());
   if (!s_.options.data_on_device) return;
@@ -101,30 +106,6 @@ TrainingLoop::TrainingLoop(Trainer::State& state, Measuring measuring)
         update(parts_of(batch));
       },
       compile_options());
-}
-
-double TrainingLoop::sparsity_of_epoch() const {
-  const PruneRecipe& p = s_.recipe.prune;
-  // By a cubic curve (Zhu and Gupta 2017, "To prune, or not to prune").
-  const double left =
-      p.epochs > 0 ? std::max(0.0, 1 - static_cast<double>(at_.epoch + 1) / p.epochs) : 0;
-  return p.sparsity * (1 - left * left * left);
-}
-
-void TrainingLoop::prune() {
-  const PruneRecipe& p = s_.recipe.prune;
-  if (p.pattern.empty()) return;
-  const double before = std::exchange(pruned_to_, sparsity_of_epoch());
-  if (before == pruned_to_) return;
-  if (masks_) return masks_->prune(pruned_to_);
-  masks_.emplace(*s_.model, compress::PruneOptions{.pattern = compress::parse_pattern(p.pattern),
-                                                   .sparsity = pruned_to_,
-                                                   .final_sparsity = p.sparsity,
-                                                   .criterion = compress::Criterion::magnitude,
-                                                   .dense = p.dense,
-                                                   .layers = p.layers,
-                                                   .groups = s_.output_groups});
-  s_.output_groups = masks_->groups();
 }
 
 CompileOptions TrainingLoop::compile_options() {
@@ -177,9 +158,9 @@ void TrainingLoop::update(std::span<const data::Batch> parts) {
     loss = mean_loss(parts[0]);
     backward(loss);
   }
-  if (masks_ && s_.recipe.optimizer.clip_norm > 0) masks_->apply_to_gradients();
+  if (s_.recipe.optimizer.clip_norm > 0) pruner_.apply_to_gradients();
   apply_gradients(*s_.optimizer, scaler, s_.parameters, s_.recipe.optimizer.clip_norm);
-  if (masks_) masks_->apply();
+  pruner_.apply();
   losses_.add(loss, part_losses);
 }
 
@@ -362,7 +343,7 @@ bool TrainingLoop::validate(std::optional<double>& score) {
         fmt::format("validation of epoch {}: {} is {}, so the epoch cannot be the best one",
                     at_.epoch + 1, s_.decisive_metric.empty() ? "the loss" : s_.decisive_metric,
                     std::isnan(decisive) ? "nan" : fmt::format("{}", decisive)));
-  if (is_not_sparse_yet()) {
+  if (pruner_.is_not_sparse_yet()) {
     progress_.best = false;
   } else {
     progress_.best =
@@ -375,9 +356,10 @@ bool TrainingLoop::validate(std::optional<double>& score) {
 }
 
 bool TrainingLoop::run_epoch() {
-  prune();
+  pruner_.prune();
   data::DeviceEpoch epoch = feed_.epoch(at_.epoch, at_.batch);
   progress_.epoch = at_.epoch;
+  progress_.round = at_.round;
   while (true) {
     const int64_t count = queue_steps(epoch);
     if (count == 0) {  // the epoch's last batches were all corrupt
@@ -427,10 +409,11 @@ void TrainingLoop::run(TrainResult& result) {
          (is_trained() || (more() && run_epoch()))) {
     std::optional<double> score = at_.epoch_reported.mean();
     if (!validate(score)) break;
-    if (is_not_sparse_yet()) score.reset();  // it is no candidate for the best one
+    if (pruner_.is_not_sparse_yet()) score.reset();  // it is no candidate for the best one
     ++at_.epoch;
     at_.batch = at_.epoch_steps = 0;
     at_.epoch_reported = {};
+    if (pruner_.begin_round()) compile_steps();
     save(/*background=*/false, score);  // told once it is kept
     progress_.epoch_done = true;
     progress_.validation = validation_ ? &*validation_ : nullptr;
@@ -448,7 +431,7 @@ void TrainingLoop::run(TrainResult& result) {
   result.images = progress_.images;
   result.total_steps = at_.steps;
   result.total_images = at_.images;
-  result.epochs_done = at_.epoch;
+  result.epochs_done = epochs_done();
   result.images_per_s = static_cast<double>(result.images) / std::max(result.seconds, 1e-9);
   result.us_per_step = clock_.median_us();
   result.final_loss = at_.last_loss;
@@ -464,6 +447,12 @@ void TrainingLoop::run(TrainResult& result) {
   result.stopped_early = out_of_patience() && at_.epoch < s_.recipe.epochs;
   result.stopped = s_.stop_asked() && at_.epoch < s_.recipe.epochs && !result.stopped_early &&
                    (s_.options.max_steps == 0 || progress_.step < progress_.steps);
+}
+
+int64_t TrainingLoop::epochs_done() const {
+  const PruneRecipe& p = s_.recipe.prune;
+  const int64_t rounds = at_.round - (p.is_trained ? 1 : 0);
+  return at_.epoch + std::max<int64_t>(0, rounds) * (s_.recipe.epochs - p.rewind_epoch);
 }
 
 void TrainingLoop::tell_compiled(TrainResult& result) const {

@@ -11,7 +11,6 @@
 #include <span>
 #include <vector>
 
-#include <brim/compress/prune.h>
 #include <brim/diag/sampling.h>
 #include <brim/dist/process_group.h>
 #include <brim/plan/compile.h>
@@ -20,6 +19,7 @@
 #include "train/checkpointer.h"
 #include "train/loss_meter.h"
 #include "train/op_windows.h"
+#include "train/pruner.h"
 #include "train/status_publisher.h"
 #include "train/step_clock.h"
 #include "train/trainer_state.h"
@@ -50,12 +50,9 @@ class TrainingLoop {
   int64_t take_steps(data::DeviceEpoch& epoch);
   /// Forward, backward, update, and the next learning rate.
   void step(const data::Batch& batch);
-  double sparsity_of_epoch() const;
-  /// To what the recipe says of the epoch.
-  void prune();
-  /// Whether the sparsity rises still: the network is another one than what is asked for.
-  bool is_not_sparse_yet() const { return masks_ && pruned_to_ < s_.recipe.prune.sparsity; }
   CompileOptions compile_options();
+  /// Nothing is compiled before the first step.
+  void compile_steps();
   /// Of a batch, without copying.
   std::vector<data::Batch> parts_of(const data::Batch& batch) const;
   void tell_compiled(TrainResult& result) const;
@@ -91,6 +88,7 @@ class TrainingLoop {
   void wait_for_heat();
   /// Asked by all ranks at once, which settle whether to stop, too; false if they do.
   bool some_rank_is_hot();
+  int64_t epochs_done() const;
   bool more() const { return progress_.step < progress_.steps && !s_.stop_asked(); }
 
   Trainer::State& s_;
@@ -99,8 +97,7 @@ class TrainingLoop {
   LossMeter losses_;
   diag::Sampling* const sampling_;
   data::DeviceLoader& feed_;
-  std::optional<compress::Masks> masks_;  // of Recipe::prune
-  double pruned_to_ = 0;                  // so far
+  Pruner pruner_;
   std::optional<plan::Compiler> compiled_;
   std::optional<data::Batch> repeated_;  // of TrainOptions::repeat_batch
   std::vector<Tensor> inputs_;           // of compiled_, while it runs: the tensors of a batch

@@ -108,7 +108,9 @@ bool same_classes(const std::vector<std::string>& a, const std::vector<std::stri
 io::Metadata weights_metadata(const WeightsInfo& info) {
   io::Metadata metadata{{"format", "pt"}, {"brim.classes", names_json(info.classes)}};
   if (info.recipe) {
-    metadata["brim.recipe"] = info.recipe->learned_toml();
+    Recipe recipe = *info.recipe;
+    if (recipe.prune.is_of_channels()) recipe.prune = {};  // they are gone: [channels] says so
+    metadata["brim.recipe"] = recipe.learned_toml();
     metadata["brim.name"] = info.recipe->name;
   }
   if (!info.columns.empty()) metadata["brim.columns"] = names_json(info.columns);

@@ -68,11 +68,29 @@ struct ValidationRecipe {
 /// Weights that become zero and stay so while the others are trained, see compress/prune.h. With
 /// weights to begin from (TrainOptions::weights) that is fine-tuning.
 struct PruneRecipe {
-  std::string pattern = {};             ///< "": none; unstructured, N:M as 2:4, vector:V
-  double sparsity = 0.75;               ///< of each layer's weights; of N:M it is 1 - N / M
-  double epochs = 0;                    ///< in which it rises to that, by a cubic curve; 0: at once
-  std::vector<std::string> dense = {};  ///< layers that are left as they are
+  /// "": none; unstructured, N:M as 2:4, vector:V; or channels, which go before the first step: the
+  /// training is that of a smaller network.
+  std::string pattern = {};
+  double sparsity = 0.75;  ///< of each layer's weights; of N:M it is 1 - N / M
+  /// gradual, or iterative: the network is trained to the end, pruned a little, rewound and trained
+  /// to the end again, `rounds` times (Renda et al. 2020, "Comparing rewinding and fine-tuning in
+  /// neural network pruning").
+  std::string schedule = "gradual";
+  double epochs = 0;   ///< gradual: in which it rises to that, by a cubic curve; 0: at once
+  int64_t rounds = 5;  ///< iterative: each leaves the same share of what the one before left
+  /// iterative: what goes back to where it was, the learning rate with the weights, or alone.
+  std::string rewind = "weights";
+  int64_t rewind_epoch = 0;  ///< iterative: so many epochs from the start; 0: before training
+  /// iterative: a file with the weights of then, instead of those of this run; "": these.
+  std::string rewind_weights = {};
+  /// iterative: what the run begins with is trained already, and is pruned first.
+  bool is_trained = false;
+  std::vector<std::string> dense = {};        ///< layers that are left as they are
   std::map<std::string, double> layers = {};  ///< sparsities of layers that have their own
+
+  bool is_of_channels() const { return pattern == "channels"; }             ///< by the pattern
+  bool has_masks() const { return !pattern.empty() && !is_of_channels(); }  ///< else none is masked
+  bool is_iterative() const { return has_masks() && schedule == "iterative"; }  ///< and rewinds
 };
 
 /// What is left of a network that whole channels were left out of, see compress/channels.h: whole

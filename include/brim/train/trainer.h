@@ -69,7 +69,8 @@ struct Evaluation {
 
 /// Where a run is. `loss` is the mean since the report before, and NaN until there was one.
 struct Progress {
-  int64_t epoch = 0, epochs = 0;  ///< epoch counts from 0
+  int64_t epoch = 0, epochs = 0;  ///< epoch counts from 0; in each round of iterative pruning
+  int64_t round = 0, rounds = 0;  ///< of iterative pruning, behind the dense training (round 0)
   int64_t step = 0, steps = 0;    ///< in this run, and how many it will have
   int64_t epoch_step = 0;         ///< in this epoch
   int64_t images = 0;             ///< in this run
