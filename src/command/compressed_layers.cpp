@@ -11,7 +11,7 @@
 namespace brim::command {
 
 int64_t pruned_vector(const train::Recipe& recipe) {
-  if (recipe.prune.pattern.empty()) return 0;
+  if (!recipe.prune.has_masks()) return 0;
   const compress::Pattern pattern = compress::parse_pattern(recipe.prune.pattern);
   return pattern.kind == compress::Pattern::Kind::vector ? pattern.length : 0;
 }

@@ -90,7 +90,14 @@ train::Recipe recipe_of(const CompressionArguments& o, const char* what) {
              "[{}] {} does not say which recipe it was trained by; give one", what, o.weights);
   train::Recipe r =
       o.recipe.empty() ? *own : train::with_channels_of(train::load_recipe(o.recipe), own);
-  if (o.recipe.empty()) r.distill = {};  // how it was trained, by a teacher that may be gone
+  if (o.recipe.empty()) {  // how it was trained, by a teacher that may be gone
+    r.distill = {};
+    r.prune = {.pattern = r.prune.pattern,  // and it is as sparse as it was to become
+               .sparsity = r.prune.sparsity,
+               .dense = r.prune.dense,
+               .layers = r.prune.layers};
+  }
+  if (r.prune.is_of_channels()) r.prune = {};  // the weights are of those that are left
   if (!o.data.empty()) r.data = o.data;
   if (o.lr) r.optimizer.lr = *o.lr;
   if (o.batch) r.batch = *o.batch;

@@ -22,6 +22,11 @@ int terminal_width() {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+/// "round 2/5  " of iterative pruning, else nothing.
+std::string round_of(const train::Progress& p) {
+  return p.rounds > 0 ? fmt::format("round {}/{}  ", p.round, p.rounds) : "";
+}
+
 }  // namespace
 
 ProgressDisplay::ProgressDisplay(bool quiet)
@@ -53,11 +58,11 @@ void ProgressDisplay::show(const train::Progress& p) {
   if (terminal_) {
     if (p.step < p.steps && steady_seconds() - last_draw_ < 0.1) return;
     draw(static_cast<double>(p.step) / static_cast<double>(p.steps),
-         fmt::format("epoch {}/{}  step {}/{}{}  {} left", p.epoch + 1, p.epochs, p.step, p.steps,
-                     numbers, format_duration(p.seconds_left)));
+         fmt::format("{}epoch {}/{}  step {}/{}{}  {} left", round_of(p), p.epoch + 1, p.epochs,
+                     p.step, p.steps, numbers, format_duration(p.seconds_left)));
   } else if (p.report) {
-    say(stdout, "epoch {}/{}  step {}/{}{}  {} left\n", p.epoch + 1, p.epochs, p.step, p.steps,
-        numbers, format_duration(p.seconds_left));
+    say(stdout, "{}epoch {}/{}  step {}/{}{}  {} left\n", round_of(p), p.epoch + 1, p.epochs,
+        p.step, p.steps, numbers, format_duration(p.seconds_left));
     std::fflush(stdout);
   }
 }
@@ -65,8 +70,8 @@ void ProgressDisplay::show(const train::Progress& p) {
 void ProgressDisplay::show_validation(const train::Progress& p) {
   if (quiet_ || !p.validation) return;
   finish();
-  say(stdout, "epoch {}/{}  validation{}: {}{}loss {:.4f}{}\n", p.epoch + 1, p.epochs,
-      left_out(*p.validation), metrics_line(*p.validation),
+  say(stdout, "{}epoch {}/{}  validation{}: {}{}loss {:.4f}{}\n", round_of(p), p.epoch + 1,
+      p.epochs, left_out(*p.validation), metrics_line(*p.validation),
       p.validation->metrics.empty() ? "" : ", ", p.validation->loss,
       p.best ? ", the best so far" : "");
   std::fflush(stdout);

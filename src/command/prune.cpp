@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "command/compressed_layers.h"
 #include "command/compression_run.h"
@@ -20,20 +21,47 @@
 namespace brim::command {
 namespace {
 
-constexpr const char* kChannels = "channels";  // a pattern of this command alone
+constexpr const char* kChannels = "channels";
+constexpr const char* kLearningRate = "learning-rate";  // else --rewind is a file
 
 struct PruneArguments : CompressionArguments {
-  std::string pattern, criterion;
+  std::string pattern, criterion, schedule, rewind;
   std::vector<std::string> dense;
   std::optional<double> sparsity, over;
+  std::optional<int64_t> rounds;
   int64_t finetune = 5;
 };
+
+/// What the given recipe says, if one is given.
+train::PruneRecipe given_prune(const PruneArguments& o) {
+  return o.recipe.empty() ? train::PruneRecipe() : train::load_recipe(o.recipe).prune;
+}
+
+bool is_of_channels(const PruneArguments& o) {
+  return o.pattern.empty() ? given_prune(o).is_of_channels() : o.pattern == kChannels;
+}
+
+/// In rounds, of a network that is trained already.
+void ask_for_rounds(const PruneArguments& o, train::PruneRecipe& prune) {
+  if (o.over) throw UsageError("--over is of --schedule gradual; of iterative there are --rounds");
+  if (o.finetune == 0)
+    throw UsageError("--schedule iterative trains after each pruning: --finetune is 1 or more");
+  prune.schedule = "iterative";
+  prune.is_trained = true;
+  prune.epochs = 0;
+  prune.rewind_epoch = 0;
+  if (o.rounds) prune.rounds = *o.rounds;
+  if (o.rewind.empty() && !prune.rewind_weights.empty()) return;  // of the recipe
+  const bool is_file = !o.rewind.empty() && o.rewind != kLearningRate;
+  prune.rewind = is_file ? "weights" : kLearningRate;
+  prune.rewind_weights = is_file ? o.rewind : "";
+}
 
 train::Recipe pruned_recipe(const PruneArguments& o) {
   train::Recipe r = recipe_of(o, "prune");
   r.epochs = std::max<int64_t>(o.finetune, 1);
   // What the recipe says, but for what is asked for.
-  if (o.pattern == kChannels) {
+  if (is_of_channels(o)) {
     r.prune = {};
     train::check_recipe(r);
     return r;
@@ -41,7 +69,15 @@ train::Recipe pruned_recipe(const PruneArguments& o) {
   if (!o.pattern.empty()) r.prune.pattern = o.pattern;
   if (r.prune.pattern.empty()) r.prune.pattern = "vector:32";
   if (o.sparsity) r.prune.sparsity = *o.sparsity;
-  r.prune.epochs = o.over.value_or(0);
+  if (o.schedule == "gradual") r.prune.schedule = o.schedule;
+  if (o.schedule == "iterative" || r.prune.is_iterative()) {
+    ask_for_rounds(o, r.prune);
+  } else {
+    if (o.rounds || !o.rewind.empty())
+      throw UsageError(
+          fmt::format("{} is of --schedule iterative alone", o.rounds ? "--rounds" : "--rewind"));
+    r.prune.epochs = o.over.value_or(0);
+  }
   if (!o.dense.empty()) r.prune.dense = o.dense;
   train::check_recipe(r);
   return r;
@@ -59,13 +95,16 @@ class PruneRun : CompressionRun {
              .dense = recipe_.prune.dense} {
     check_layer_names("--dense", o.dense);
     json_["pattern"] = recipe_.prune.pattern;
+    json_["schedule"] = recipe_.prune.schedule;
+    json_["rounds"] = recipe_.prune.is_iterative() ? Json(recipe_.prune.rounds) : Json(nullptr);
     json_["finetune"] = o.finetune;
     for (const char* key : {"dense", "pruned", "fine_tuned"}) json_[key] = nullptr;
   }
 
   int run() {
     evaluate("dense", "dense");
-    if (recipe_.prune.epochs == 0) {  // else there is no moment between pruning and training
+    if (recipe_.prune.epochs == 0 &&
+        !recipe_.prune.is_iterative()) {  // else there is no moment between pruning and training
       (void)compress::Masks(trainer_->model(), how_);
       evaluate("pruned", "pruned");
     }
@@ -120,11 +159,7 @@ class PruneRun : CompressionRun {
 class ShrinkChannelsRun : CompressionRun {
  public:
   ShrinkChannelsRun(const PruneArguments& o, Device device)
-      : CompressionRun(o, "prune", device, pruned_recipe(o), ""),
-        arguments_(o),
-        how_{.sparsity = o.sparsity.value_or(0.5),
-             .criterion = compress::parse_channel_criterion(criterion_of(o)),
-             .dense = o.dense} {
+      : CompressionRun(o, "prune", device, pruned_recipe(o), ""), arguments_(o), how_(how_of(o)) {
     check_layer_names("--dense", o.dense);
     if (!o.out.empty()) check_folder(o.out);
     json_["pattern"] = kChannels;
@@ -166,6 +201,17 @@ class ShrinkChannelsRun : CompressionRun {
   }
   static std::string criterion_of(const PruneArguments& o) {
     return o.criterion.empty() ? "activations" : o.criterion;
+  }
+
+  /// What the given recipe says, but for what is asked for.
+  static compress::ChannelOptions how_of(const PruneArguments& o) {
+    compress::ChannelOptions how;
+    if (const train::PruneRecipe given = given_prune(o); given.is_of_channels())
+      how = {.sparsity = given.sparsity, .dense = given.dense, .layers = given.layers};
+    how.sparsity = o.sparsity.value_or(how.sparsity);
+    how.criterion = compress::parse_channel_criterion(criterion_of(o));
+    if (!o.dense.empty()) how.dense = o.dense;
+    return how;
   }
 
   compress::ShrunkNetwork shrink() {
@@ -229,8 +275,14 @@ class ShrinkChannelsRun : CompressionRun {
 };
 
 int run_prune(const PruneArguments& o) {
-  const bool are_channels = o.pattern == kChannels;
-  if (are_channels && o.over) throw UsageError("--over: whole channels go at once; leave it out");
+  const bool are_channels = is_of_channels(o);
+  for (const auto& [option, is_given] :
+       {std::pair{"--over", o.over.has_value()}, std::pair{"--schedule", !o.schedule.empty()},
+        std::pair{"--rounds", o.rounds.has_value()}, std::pair{"--rewind", !o.rewind.empty()}})
+    if (are_channels && is_given)
+      throw UsageError(fmt::format("{}: whole channels go at once; leave it out", option));
+  if (!o.schedule.empty() && o.schedule != "gradual" && o.schedule != "iterative")
+    throw UsageError(fmt::format("--schedule {}: write gradual or iterative", o.schedule));
   if (!are_channels && !o.criterion.empty())
     throw UsageError("--criterion is of --pattern channels alone");
   if (!o.criterion.empty() && o.criterion != "activations" && o.criterion != "magnitude")
@@ -272,6 +324,15 @@ const Register prune_command(
        args.add("--finetune", o->finetune, "epochs of training behind it; 0: none")
            .range(int64_t{0}, int64_t{1'000'000})
            .show_default();
+       args.add("--schedule", o->schedule,
+                "gradual (default), or iterative: some weights go, the network is trained for "
+                "--finetune epochs with the learning rate from its beginning, and that again, "
+                "--rounds times");
+       args.add("--rounds", o->rounds, "of --schedule iterative (default: the recipe's, or 5)")
+           .range(int64_t{1}, int64_t{100});
+       args.add("--rewind", o->rewind,
+                "what each round goes back to: learning-rate (default: weights go on as they are), "
+                "or a file with the network's weights early in its training");
        args.add("--over", o->over, "epochs in which the sparsity rises (default: at once)")
            .range(0.0, 1e6);
        args.add("--out", o->out, "folder for model.safetensors and checkpoints");

@@ -38,6 +38,21 @@ int ranks_of(const TrainRequest& request) {
                                            : static_cast<int>(request.chosen.devices.size());
 }
 
+/// "vector:32, 75.00 % zeros in each layer that takes it".
+std::string pruning_line(const train::PruneRecipe& prune) {
+  if (prune.is_of_channels())
+    return fmt::format("channels, {:.2f} % of them left out", 100 * prune.sparsity);
+  const bool is_n_of_m = prune.pattern.find(':') != std::string::npos && prune.pattern[0] != 'v';
+  std::string line = prune.pattern;
+  if (!is_n_of_m)
+    line += fmt::format(", {:.2f} % zeros in each layer that takes it", 100 * prune.sparsity);
+  if (prune.is_iterative())
+    line += fmt::format(", in {} {}, each from {}", prune.rounds,
+                        prune.rounds == 1 ? "round" : "rounds",
+                        prune.rewind == "weights" ? "earlier weights" : "an earlier learning rate");
+  return line;
+}
+
 }  // namespace
 
 void print_start(const TrainRequest& request, const train::Trainer& trainer) {
@@ -62,12 +77,7 @@ void print_start(const TrainRequest& request, const train::Trainer& trainer) {
   if (!recipe.distill.teacher.empty())
     say(stdout, "teacher: {}, {:g} % of the loss\n", recipe.distill.teacher,
         100 * recipe.distill.weight);
-  if (!recipe.prune.pattern.empty())
-    say(stdout, "prune: {}{}\n", recipe.prune.pattern,
-        recipe.prune.pattern.find(':') != std::string::npos && recipe.prune.pattern[0] != 'v'
-            ? std::string()
-            : fmt::format(", {:.2f} % zeros in each layer that takes it",
-                          100 * recipe.prune.sparsity));
+  if (!recipe.prune.pattern.empty()) say(stdout, "prune: {}\n", pruning_line(recipe.prune));
   if (!trainer.resumed_from().empty())
     say(stdout, "going on from {}, after step {}\n", trainer.resumed_from(),
         trainer.steps_before());

@@ -172,6 +172,66 @@ TEST_F(Prune, LeavesOutWholeChannels) {
   EXPECT_EQ(quantized.code, 0) << quantized.err;
 }
 
+TEST_F(Prune, PrunesInRounds) {
+  const std::string out = *folder() / "rounds";
+  const Ran ran =
+      prune({"--pattern", "vector:4", "--sparsity", "0.75", "--schedule", "iterative", "--rounds",
+             "2", "--finetune", "1", "--out", out, "--json", out + ".json"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("round 2/2"), std::string::npos) << ran.out;
+  std::ifstream file(out + ".json");
+  const json found = json::parse(file);
+  EXPECT_EQ(found["schedule"], "iterative");
+  EXPECT_EQ(found["rounds"], 2);
+  EXPECT_NEAR(found["sparsity"].get<double>(), 0.75, 0.02);
+  // Others take it as it is, and do not begin rounds.
+  const Ran quantized = run_brim({"quantize", "--weights", out + "/model.safetensors", "--data",
+                                  data(), "--device", "cpu", "--samples", "32", "--finetune", "1"});
+  EXPECT_EQ(quantized.code, 0) << quantized.err;
+  EXPECT_EQ(quantized.out.find("round"), std::string::npos) << quantized.out;
+  // To the weights of a file.
+  const Ran early =
+      prune({"--pattern", "vector:4", "--schedule", "iterative", "--rounds", "1", "--rewind",
+             weights(), "--finetune", "1", "--lr", "0", "--out", out + "-early"});
+  EXPECT_EQ(early.code, 0) << early.err;
+
+  const auto refused = [](const std::vector<std::string>& more, const char* part) {
+    const Ran wrong = prune(more);
+    EXPECT_EQ(wrong.code, 2) << wrong.err;
+    EXPECT_NE(wrong.err.find(part), std::string::npos) << wrong.err;
+  };
+  refused({"--schedule", "cubic"}, "--schedule cubic");
+  refused({"--schedule", "iterative", "--over", "1"}, "--over");
+  refused({"--schedule", "iterative", "--finetune", "0"}, "--finetune is 1 or more");
+  refused({"--rounds", "2"}, "--rounds is of --schedule iterative");
+  refused({"--rewind", "learning-rate"}, "--rewind is of --schedule iterative");
+  refused({"--pattern", "channels", "--schedule", "iterative"}, "whole channels go at once");
+}
+
+TEST_F(Prune, TakesChannelsFromARecipe) {
+  const std::string recipe = *folder() / "narrow.toml";
+  std::ofstream(recipe) << run_brim({"recipe", "tutorial-cnn"}).out
+                        << "\n[prune]\npattern = 'channels'\nsparsity = 0.5\n";
+  const std::string out = *folder() / "narrow";
+  const Ran trained = run_brim({"train", recipe, "--weights", weights(), "--data", data(),
+                                "--device", "cpu", "--epochs", "1", "--out", out});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_NE(trained.out.find("channels, 50.00 % of them left out"), std::string::npos)
+      << trained.out;
+  const Ran resumed = run_brim({"train", "--resume", out, "--out", out, "--epochs", "2", "--data",
+                                data(), "--device", "cpu"});
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  for (const std::string command : {"eval", "quantize"}) {
+    const Ran ran = run_brim({command, recipe, "--weights", out + "/model.safetensors", "--data",
+                              data(), "--device", "cpu"});
+    EXPECT_EQ(ran.code, 0) << ran.err;
+  }
+  const Ran pruned = run_brim({"prune", recipe, "--weights", weights(), "--data", data(),
+                               "--device", "cpu", "--finetune", "0"});
+  ASSERT_EQ(pruned.code, 0) << pruned.err;
+  EXPECT_NE(pruned.out.find("(8, 3, 5, 5)"), std::string::npos) << pruned.out;
+}
+
 TEST_F(Prune, RefusesNonsenseAboutChannels) {
   const auto refused = [](const std::vector<std::string>& more, const char* part, int code = 2) {
     const Ran ran = prune(more);
