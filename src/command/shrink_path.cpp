@@ -162,7 +162,9 @@ std::optional<PlannedNetwork> ShrinkCandidates::next() {
 }
 
 void ShrinkCandidates::took(const PlannedNetwork& network, const TakenByNetwork& taken) {
-  constexpr double kIfMissed = 1.2, kIfMet = 0.8;  // of the difference, as times scatter
+  // Of the difference, as times scatter; and of it as a share of what was taken, as predictions may
+  // be several times too long.
+  constexpr double kIfMissed = 1.2, kIfMet = 0.8, kOfShare = 0.5;
   const auto share_of = [&](const TakenByNetwork& t) {
     return target_.share_of_limits(t.seconds, t.bytes);
   };
@@ -170,7 +172,9 @@ void ShrinkCandidates::took(const PlannedNetwork& network, const TakenByNetwork&
   if (share_of(taken) <= 1 && (!found_ || network.distance < found_->distance)) found_ = network;
   if (target_.seconds) {
     const double spare = *target_.seconds - taken.seconds;
-    limits_.seconds = network.seconds + (spare < 0 ? kIfMissed : kIfMet) * spare;
+    const double as_share = kOfShare * network.seconds * spare / taken.seconds;
+    limits_.seconds =
+        network.seconds + (spare < 0 ? kIfMissed * spare : std::max(kIfMet * spare, as_share));
   }
   if (target_.bytes) limits_.bytes = network.bytes + *target_.bytes - taken.bytes;
 }

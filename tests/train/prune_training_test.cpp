@@ -161,6 +161,24 @@ TEST_F(PruneTraining, IsTheSameWhereItGoesOn) {
   }
 }
 
+TEST_F(PruneTraining, IsTheSameHoweverItsStepsRun) {
+  prune_in_rounds(2);
+  recipe.optimizer.clip_norm = 1;
+  Trainer plain(recipe, {.passes = "exact"});
+  plain.run();
+  Trainer resident(recipe, {.data_on_device = true, .steps_per_graph = 2, .passes = "exact"});
+  resident.run();
+  EXPECT_EQ(numbers_of(resident.model()), numbers_of(plain.model()));
+  recipe.virtual_ranks = 2;
+  Trainer one(recipe, {.passes = "exact"});
+  one.run();
+  EXPECT_NEAR(zeros(one.model(), recipe), 0.75, 1e-3);
+  if (Device::count("sim") < 2) return;
+  Trainer two(recipe, {.devices = {Device::sim(0), Device::sim(1)}, .passes = "exact"});
+  two.run();
+  EXPECT_EQ(numbers_of(two.model()), numbers_of(one.model()));
+}
+
 TEST_F(PruneTraining, BeginsWithTrainedWeightsAndThoseOfAFile) {
   Trainer(recipe, {.max_steps = 2, .out = folder / "early"}).run();
   Trainer(recipe, {.out = folder / "dense"}).run();
