@@ -116,7 +116,8 @@ typedef struct brim_rt_session_options {
   int own_threads; /**< that the session starts, its caller included; 0: one for each core
                         that affinity and the cgroup's quota allow */
   const brim_rt_threads* threads; /**< instead of own ones */
-  const char* isa; /**< "avx512", "avx2", "sse4", "baseline"; NULL: the best that the CPU has */
+  const char* isa; /**< "avx512vnni", "avx512", "avx2", "sse4", "baseline"; NULL: the best that the
+                      CPU has */
 } brim_rt_session_options;
 
 /** Takes all memory that runs need. `options` may be NULL. */

@@ -265,7 +265,7 @@ class Session:
 
     @property
     def isa(self):
-        """The instruction set it runs on: "avx512", "avx2", "baseline", ..."""
+        """The instruction set it runs on: "avx512vnni", "avx512", "avx2", "baseline", ..."""
         return self._library.isa(self.handle).decode()
 
     @property
@@ -370,7 +370,7 @@ class Model:
 
     def session(self, batch=0, threads=0, isa=None):
         """Takes all memory that runs need. `batch`: one of `batches` (0: the first); `threads`: its own (0: one for
-        each core); `isa`: "avx512", "avx2", "baseline" (None: the best that the CPU has)."""
+        each core); `isa`: "avx512vnni", "avx512", "avx2", "baseline" (None: the best that the CPU has)."""
         session = Session(self, batch, threads, isa)
         self._sessions.add(session)
         return session

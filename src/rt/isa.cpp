@@ -1,4 +1,5 @@
 // Which instruction sets the kernels were compiled for, and which of them the CPU has.
+#define HWY_WANT_AVX3_DL 1  // some kernels are compiled for it
 #include "rt/isa.h"
 
 #include <cstring>
@@ -8,7 +9,7 @@
 namespace brim::rt {
 namespace {
 
-constexpr const char* kNames[kIsas] = {"baseline", "sse4", "avx2", "avx512"};
+constexpr const char* kNames[kIsas] = {"baseline", "sse4", "avx2", "avx512", "avx512vnni"};
 
 /// Whether kernels were compiled for more than what the whole runtime was.
 constexpr bool is_compiled(Isa isa) {
@@ -21,6 +22,8 @@ constexpr bool is_compiled(Isa isa) {
       return (HWY_TARGETS & ~HWY_STATIC_TARGET & HWY_AVX2) != 0;
     case Isa::avx512:
       return (HWY_TARGETS & ~HWY_STATIC_TARGET & HWY_AVX3) != 0;
+    case Isa::avx512vnni:
+      return (HWY_TARGETS & ~HWY_STATIC_TARGET & HWY_AVX3_DL) != 0;
   }
   return false;
 }
@@ -36,7 +39,7 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512cd");
 }
-bool has_vnni_instructions() {
+bool has_avx512vnni() {
   return has_avx512() && __builtin_cpu_supports("avx512vnni") &&
          __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
          __builtin_cpu_supports("avx512bitalg") && __builtin_cpu_supports("avx512vpopcntdq") &&
@@ -45,7 +48,10 @@ bool has_vnni_instructions() {
 bool cpu_has(Isa isa) {
   switch (isa) {
     case Isa::baseline:
-      return HWY_STATIC_TARGET < HWY_AVX3     ? has_vnni_instructions()
+#if defined(__AVX512VNNI__)
+      if (!__builtin_cpu_supports("avx512vnni")) return false;
+#endif
+      return HWY_STATIC_TARGET < HWY_AVX3     ? has_avx512vnni()
              : HWY_STATIC_TARGET == HWY_AVX3  ? has_avx512()
              : HWY_STATIC_TARGET == HWY_AVX2  ? has_avx2()
              : HWY_STATIC_TARGET == HWY_SSE4  ? has_sse4()
@@ -57,11 +63,12 @@ bool cpu_has(Isa isa) {
       return has_avx2();
     case Isa::avx512:
       return has_avx512();
+    case Isa::avx512vnni:
+      return has_avx512vnni();
   }
   return false;
 }
 #else
-bool has_vnni_instructions() { return false; }
 bool cpu_has(Isa isa) { return isa == Isa::baseline; }
 #endif
 
@@ -76,8 +83,6 @@ Isa best_isa() {
   while (i > 0 && !is_available(static_cast<Isa>(i))) --i;
   return static_cast<Isa>(i);
 }
-
-bool has_vnni() { return has_vnni_instructions(); }
 
 bool parse_isa(const char* name, Isa& isa) {
   for (int i = 0; i < kIsas; ++i)

@@ -177,7 +177,7 @@ TEST_P(EngineOfLayer, ComputesTheSame) {
     shape[0] = batch;
     const Tensor x = randn(shape), expected = (*network)(x);
     Tensor first;
-    for (const char* isa : {"avx512", "avx2", "sse4", "baseline"}) {
+    for (const char* isa : {"avx512vnni", "avx512", "avx2", "sse4", "baseline"}) {
       std::unique_ptr<OpenedEngine> engine;
       try {
         engine = std::make_unique<OpenedEngine>(
@@ -342,7 +342,7 @@ TEST(Engine, KeepsNaN) {
   Tensor x = randn({1, 3, 8, 8});
   x.slice(2, 3, 4).fill_(std::numeric_limits<double>::quiet_NaN());
   const std::vector<float> expected = network(x).detach().contiguous().to_vector<float>();
-  for (const char* isa : {"avx512", "avx2", "sse4", "baseline"}) {
+  for (const char* isa : {"avx512vnni", "avx512", "avx2", "sse4", "baseline"}) {
     std::unique_ptr<OpenedEngine> engine;
     try {
       engine = std::make_unique<OpenedEngine>(

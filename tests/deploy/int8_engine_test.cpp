@@ -206,7 +206,7 @@ TEST_P(EngineInIntegers, ComputesTheSame) {
   for (const int64_t batch : {1, 3}) {
     shape[0] = batch;
     const Tensor x = 1.5 * randn(shape), expected = network(x);
-    for (const char* isa : {"avx512", "avx2", "sse4", "baseline"})
+    for (const char* isa : {"avx512vnni", "avx512", "avx2", "sse4", "baseline"})
       for (const int threads : {1, 3}) {
         std::unique_ptr<OpenedEngine> engine;
         try {
@@ -237,7 +237,7 @@ TEST(EngineInIntegersMemory, IsTakenBeforeItRuns) {
   deploy::save_engine(path, *network, random_input(input, 1), {.batches = {4}, .threads = 2});
   CountedMemory counted;
   const brim_rt_allocator allocator = counted.allocator();
-  for (const char* isa : {"avx512", "avx2", "sse4", "baseline"}) {
+  for (const char* isa : {"avx512vnni", "avx512", "avx2", "sse4", "baseline"}) {
     std::unique_ptr<OpenedEngine> engine;
     try {
       engine = std::make_unique<OpenedEngine>(

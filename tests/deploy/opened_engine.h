@@ -71,7 +71,7 @@ class OpenedEngine {
 inline void for_each_engine(const std::string& path, int64_t batch,
                             const std::function<void(const OpenedEngine&)>& f) {
   int tried = 0;
-  for (const char* isa : {"avx512", "avx2", "sse4", "baseline"})
+  for (const char* isa : {"avx512vnni", "avx512", "avx2", "sse4", "baseline"})
     for (const int threads : {1, 3}) {
       SCOPED_TRACE(std::string(isa) + ", " + std::to_string(threads) + " threads");
       std::unique_ptr<OpenedEngine> engine;

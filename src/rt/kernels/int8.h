@@ -66,8 +66,8 @@ struct Int8Convolution {
   int64_t copied_bytes() const {
     return is_product() ? pixels_at_once() * c : images_at_once() * covered_bytes();
   }
+  static constexpr size_t kSlack = 64;  ///< behind them, for the last step
   size_t scratch() const {
-    constexpr size_t kSlack = 64;  // of the last step
     return (has_whole_steps() ? 2 : 4) * static_cast<size_t>(copied_bytes()) + kSlack;
   }
 

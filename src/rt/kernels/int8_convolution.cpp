@@ -225,6 +225,9 @@ void run_images(const Int8Convolution& k, const Threads& threads, uint8_t* scrat
       parallel_parts(
           threads, images * k.covered_h(), (kBytes + row - 1) / row,
           [&](int64_t, int64_t begin, int64_t end) { pad_rows(k, first, begin, end, scratch, x); });
+    // The last step may reach beyond, to weights that are zeros in files of brim alone.
+    if (is_copied && !k.has_whole_steps())
+      std::memset(scratch + images * image, 0, Int8Convolution::kSlack);
     const int64_t tiles = (pixels + kInt8Rows - 1) / kInt8Rows;
     if (threads.count() > 1 && tiles < 2 * threads.count() && panels > 1)
       parallel_parts(threads, panels, grain_of(pixels * depth * kPanel),
@@ -267,11 +270,7 @@ namespace brim::rt {
 BRIM_RT_ISA_TABLE(run_int8);
 
 void convolve_int8(Isa isa, const Int8Convolution& conv, const Threads& threads, uint8_t* scratch) {
-  auto* run = run_int8_table.of(isa);
-#if HWY_TARGETS & HWY_AVX3_DL
-  if (isa == Isa::avx512 && has_vnni()) run = HWY_CHOOSE_AVX3_DL(run_int8);
-#endif
-  run(conv, threads, scratch);
+  run_int8_table.of(isa)(conv, threads, scratch);
 }
 
 }  // namespace brim::rt

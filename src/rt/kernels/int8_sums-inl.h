@@ -16,7 +16,8 @@ namespace brim::rt::HWY_NAMESPACE {
 namespace {
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE4
-#if HWY_TARGET <= HWY_AVX3_DL
+// AVX-512 has it where all of the runtime is compiled for a CPU that has.
+#if HWY_TARGET <= HWY_AVX3_DL || (HWY_TARGET == HWY_AVX3 && defined(__AVX512VNNI__))
 constexpr bool kSplits = false;
 constexpr int kInt8Rows = 6, kInt8Panels = 4;
 /// A step's weights of a vector of outputs.

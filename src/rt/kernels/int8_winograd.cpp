@@ -183,11 +183,8 @@ size_t int8_winograd_scratch(const Int8Convolution& conv, int threads) {
 
 void convolve_int8_winograd(Isa isa, const Int8Convolution& conv, const Threads& threads,
                             uint8_t* scratch) {
-  auto* run = run_int8_winograd_table.of(isa);
-#if HWY_TARGETS & HWY_AVX3_DL
-  if (isa == Isa::avx512 && has_vnni()) run = HWY_CHOOSE_AVX3_DL(run_int8_winograd);
-#endif
-  if (!run(conv, threads, scratch)) convolve_int8(isa, conv, threads, scratch);
+  if (!run_int8_winograd_table.of(isa)(conv, threads, scratch))
+    convolve_int8(isa, conv, threads, scratch);
 }
 
 }  // namespace brim::rt
