@@ -164,18 +164,29 @@ TEST(PictureEngine, ComputesBeforeIntegers) {
 }
 
 TEST(PictureEngine, TakesMemoryOnlyBeforeItRuns) {
+  const NoGrad no_grad;
   const TemporaryFolder folder;
   const std::string path = folder / "model.brim";
   const auto network = small_network();
   const deploy::EnginePictures pictures = small_pictures();
-  deploy::save_engine(path, *network, zeros({1, 3, 16, 16}), {.pictures = pictures, .threads = 2});
-  CountedMemory counted;
-  const brim_rt_allocator allocator = counted.allocator();
-  const OpenedEngine engine(path, {.own_threads = 2}, &allocator);
-  const int taken = counted.taken;
-  const Tensor x = random_pictures(pictures, 1, 3);
-  for (int i = 0; i < 3; ++i) (void)engine(x);
-  EXPECT_EQ(counted.taken, taken);
+  for (const bool in_integers : {false, true}) {
+    if (in_integers)
+      compress::quantize(*network,
+                         [&] {
+                           (void)(*network)(randn({4, 3, 16, 16}));
+                         },
+                         {.only_faster = false});
+    deploy::EngineSummary made = deploy::save_engine(path, *network, zeros({1, 3, 16, 16}),
+                                                     {.pictures = pictures, .threads = 2});
+    EXPECT_EQ(made.operators["int8_convolution"], in_integers ? 2 : 0);
+    CountedMemory counted;
+    const brim_rt_allocator allocator = counted.allocator();
+    const OpenedEngine engine(path, {.own_threads = 2}, &allocator);
+    const int taken = counted.taken;
+    const Tensor x = random_pictures(pictures, 1, 3);
+    for (int i = 0; i < 3; ++i) (void)engine(x);
+    EXPECT_EQ(counted.taken, taken);
+  }
 }
 
 TEST(PictureEngine, RefusesWhatDoesNotBecomeItsInput) {
