@@ -35,6 +35,7 @@ void all() {
   use(RangeOptions{.dtype = {}});
   use(TensorOptions{.dtype = {}});
   use(autograd::GradcheckOptions{.eps = {}});
+  use(compress::ChannelMeterOptions{.inputs = {}});
   use(compress::FormOptions{.inputs = {}});
   use(compress::Limits{.seconds = {}});
   use(compress::PruneOptions{.pattern = {}});
