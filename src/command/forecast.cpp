@@ -20,6 +20,7 @@
 #include "command/say.h"
 #include "core/check.h"
 #include "dist/profile_links.h"
+#include "train/recipe_model.h"
 
 namespace brim::command {
 namespace {
@@ -39,8 +40,9 @@ ForecastWork work_of(const train::Recipe& recipe) {
     seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (seconds >= kSeconds) break;
   }
-  return {.samples = loader.samples() * recipe.epochs,
-          .epochs = recipe.epochs,
+  const int64_t epochs = train::epochs_in_all(recipe);
+  return {.samples = loader.samples() * epochs,
+          .epochs = epochs,
           .seconds_per_sample = made > 0 ? seconds / static_cast<double>(made) : 0};
 }
 
@@ -74,7 +76,8 @@ int run(const ForecastArguments& o) {
       throw UsageError("--samples and --data: give one of them, for the data has its own");
     work = work_of(recipe);
   } else if (o.samples) {
-    work = ForecastWork{.samples = *o.samples * recipe.epochs, .epochs = recipe.epochs};
+    const int64_t epochs = train::epochs_in_all(recipe);
+    work = ForecastWork{.samples = *o.samples * epochs, .epochs = epochs};
   } else if (o.price) {
     throw UsageError(
         "--price is for a whole training: give its data, --data, or --samples of an epoch");

@@ -28,6 +28,12 @@ Recipe with_channels_of(Recipe asked, const std::optional<Recipe>& own) {
   return asked;
 }
 
+int64_t epochs_in_all(const Recipe& recipe) {
+  const PruneRecipe& p = recipe.prune;
+  if (!p.is_iterative()) return recipe.epochs;
+  return (p.is_trained ? 0 : recipe.epochs) + p.rounds * (recipe.epochs - p.rewind_epoch);
+}
+
 std::unique_ptr<nn::Module> make_model(const Recipe& recipe, const nn::ModelOptions& options) {
   std::unique_ptr<nn::Module> model = nn::make_model(recipe.model, options);
   const compress::Channels channels = channels_of(recipe.channels);

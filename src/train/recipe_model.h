@@ -21,6 +21,9 @@ ChannelsRecipe with_channels(ChannelsRecipe before, const compress::Channels& no
 /// `asked` names none: weights fit no other network.
 Recipe with_channels_of(Recipe asked, const std::optional<Recipe>& own);
 
+/// Of a whole training: those of the rounds of iterative pruning, too.
+int64_t epochs_in_all(const Recipe& recipe);
+
 /// The recipe's model with these options, of the channels that are left of it. Throws ValueError
 /// where the model has no such channels.
 std::unique_ptr<nn::Module> make_model(const Recipe& recipe, const nn::ModelOptions& options);

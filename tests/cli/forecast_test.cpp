@@ -59,6 +59,16 @@ TEST_F(ForecastCommand, TellsWhatAWholeTrainingTakes) {
   }
 }
 
+TEST_F(ForecastCommand, CountsRoundsOfPruning) {
+  const std::string recipe = folder / "rounds.toml";
+  std::ofstream(recipe) << run_brim({"recipe", "tutorial-cnn"}).out
+                        << "\n[prune]\npattern = 'vector:8'\nschedule = 'iterative'\n"
+                           "rounds = 3\nrewind_epoch = 1\n";
+  const Ran ran = run_brim({"forecast", recipe, "--classes", "10", "--samples", "1000"}, cache());
+  ASSERT_EQ(ran.code, 0) << ran.err;  // 2 epochs, and 3 of one
+  EXPECT_NE(ran.out.find("to train on 5000 samples in 5 epochs"), std::string::npos) << ran.out;
+}
+
 TEST_F(ForecastCommand, OfAStepAloneNeedsNoData) {
   const Ran ran = forecast({"--profile", "l4", "--json", "-"});
   ASSERT_EQ(ran.code, 0) << ran.err;
