@@ -253,6 +253,21 @@ void ShrinkMeasurements::measure_layers(ShrunkWidth& width,
     state_.save(folder_.path());
   }
   display_.finish();
+  if (width.fastest_s == 0 && !is_stopped()) measure_fastest(width);
+}
+
+void ShrinkMeasurements::measure_fastest(ShrunkWidth& width) {
+  double seconds = width.seconds;
+  if (const compress::LayerForms forms = width.fastest_forms(); !forms.empty()) {
+    (void)compress::use_forms(trainer_->model(), forms, patterns_.vector, [this] {
+      for (const Tensor& x : inputs_) (void)trainer_->model()(x);
+    });
+    seconds = forward_seconds(timed_);
+    compress::use_dense(trainer_->model());
+  }
+  if (is_stopped()) return;
+  width.fastest_s = seconds;
+  state_.save(folder_.path());
 }
 
 ShrunkPoint ShrinkMeasurements::point_of(size_t width, const compress::LayerForms& forms,

@@ -53,6 +53,8 @@ class ShrinkMeasurements : public CompressionRun {
   void make_widths();
   /// Of the network that there is now.
   void measure_layers(ShrunkWidth& width, const std::vector<compress::LayerCosts>& known);
+  /// The whole of it, in ShrunkWidth::fastest_forms().
+  void measure_fastest(ShrunkWidth& width);
   std::optional<double> joules_of_forward();
 };
 

@@ -17,6 +17,14 @@ ShrinkPath::ShrinkPath(const ShrinkState& state, const ShrinkTarget& target)
       scale.scale = width.seconds / dense.seconds;
     else
       scale.rest_s = width.seconds - dense.seconds;
+    // Layers in other forms take others' work over, as integers do that of batch norm behind them.
+    const compress::Choice fastest = compress::choice_of(width.layers, width.fastest_forms());
+    const double spared = dense.seconds - fastest.seconds;
+    if (const double of_all = width.seconds - width.fastest_s;
+        width.fastest_s > 0 && of_all > 0 && spared > 0.05 * dense.seconds) {
+      scale.scale = of_all / spared;
+      scale.rest_s = width.fastest_s - scale.scale * fastest.seconds;
+    }
     scale.rest_bytes = std::max<int64_t>(0, width.bytes - dense.bytes);
     scales_.push_back(scale);
   }
@@ -27,7 +35,7 @@ PlannedNetwork ShrinkPath::planned(size_t width, compress::Choice choice) const 
   const Scale& scale = scales_[width];
   PlannedNetwork network{.width = width,
                          .choice = {},
-                         .seconds = choice.seconds * scale.scale + scale.rest_s,
+                         .seconds = std::max(0.0, choice.seconds * scale.scale + scale.rest_s),
                          .distance = choice.distance + state_.widths[width].distance,
                          .bytes = choice.bytes + scale.rest_bytes};
   network.choice = std::move(choice);

@@ -103,8 +103,10 @@ ShrunkWidth width_of(const Json& json) {
                     .distance = not_negative(json, "distance"),
                     .bytes = bytes_of(json),
                     .hash = json.at("hash").get<std::string>(),
-                    .layers = {}};
+                    .layers = {},
+                    .fastest_s = 0};
   for (const Json& layer : json.at("layers")) width.layers.push_back(costs_of(layer));
+  width.fastest_s = not_negative(json, "fastest_s");
   return width;
 }
 
@@ -148,6 +150,17 @@ std::string differences(const Json& a, const Json& b) {
   return all;
 }
 
+compress::LayerForms ShrunkWidth::fastest_forms() const {
+  compress::LayerForms forms;
+  for (const compress::LayerCosts& layer : layers) {
+    const compress::FormCost* fastest = &layer.forms[0];
+    for (const compress::FormCost& cost : layer.forms)
+      if (cost.form.sparsity == 0 && cost.seconds < fastest->seconds) fastest = &cost;
+    if (!fastest->form.is_dense()) forms[layer.name] = fastest->form;
+  }
+  return forms;
+}
+
 Json ShrunkWidth::to_json() const {
   Json json = {{"groups", command::to_json(groups)},
                {"inputs", Json::object()},
@@ -156,6 +169,7 @@ Json ShrunkWidth::to_json() const {
                {"distance", distance},
                {"bytes", bytes},
                {"hash", hash},
+               {"fastest_s", fastest_s},
                {"layers", Json::array()}};
   for (const auto& [name, count] : channels.inputs)
     json["inputs"][name] = static_cast<int64_t>(count);

@@ -23,7 +23,10 @@ struct ShrunkWidth {
   int64_t bytes = 0;               ///< of its file
   std::string hash;                ///< of its file
   std::vector<compress::LayerCosts> layers;
+  double fastest_s = 0;  ///< of a pass with fastest_forms(); 0: not measured yet
 
+  /// Of each layer, with all of its weights.
+  compress::LayerForms fastest_forms() const;
   Json to_json() const;
 };
 
