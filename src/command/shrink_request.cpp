@@ -1,6 +1,7 @@
 #include "command/shrink_request.h"
 
 #include <brim/compress/prune.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>

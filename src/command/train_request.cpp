@@ -1,5 +1,6 @@
 #include "command/train_request.h"
 
+#include <brim/train/weights.h>
 #include <fmt/ranges.h>
 
 #include <charconv>

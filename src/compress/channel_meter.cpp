@@ -146,7 +146,7 @@ LayerCosts ChannelMeter::measure(size_t group) {
       break;
     }
     cost.distance = s.distance_without(gone);
-    costs.forms.push_back(std::move(cost));
+    costs.forms.push_back(cost);
   }
   if (costs.forms.size() == 1 && costs.why.empty()) costs.why = "its channels are too few";
   return costs;

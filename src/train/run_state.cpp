@@ -1,5 +1,6 @@
-// A Trainer's checkpoint holds model.safetensors, optimizer.safetensors, schedule.safetensors and
-// state.json. The model is a weights file like any other: recipe and classes are in its metadata.
+// A Trainer's checkpoint holds model.safetensors, optimizer.safetensors, schedule.safetensors,
+// state.json and, where pruning goes back to it in rounds, rewind.safetensors. The model is a
+// weights file like any other: recipe and classes are in its metadata.
 #include "train/run_state.h"
 
 #include <brim/io/safetensors.h>
