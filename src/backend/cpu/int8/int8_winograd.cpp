@@ -129,7 +129,7 @@ void by_outputs(const Context& context, const Problem& p) {
   });
 }
 
-bool spares_time(const ConvGeometry& g) { return spares_time(tiles_of(g)); }
+bool winograd_wins(const ConvGeometry& g) { return spares_time(tiles_of(g)); }
 
 void winograd(const Context& context, const uint8_t* x, int32_t zero_point, const int8_t* packed,
               const ConvGeometry& g, const Int8Finish& finish, void* y) {
@@ -144,7 +144,7 @@ void winograd(const Context& context, const uint8_t* x, int32_t zero_point, cons
 
 #else
 
-bool spares_time(const backend::ConvGeometry&) { return false; }
+bool winograd_wins(const backend::ConvGeometry&) { return false; }
 void winograd(const Context&, const uint8_t*, int32_t, const int8_t*, const backend::ConvGeometry&,
               const Int8Finish&, void*) {}
 
@@ -157,14 +157,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace brim::cpu {
 
-HWY_EXPORT(spares_time);
+HWY_EXPORT(winograd_wins);
 HWY_EXPORT(winograd);
 
 bool int8_winograd_wins(const backend::ConvGeometry& g, int64_t largest) {
   constexpr int64_t kWidth = 16;  // channels
   return largest <= kMaxWinogradWeights && g.kh == 3 && g.kw == 3 && g.stride == Pair(1) &&
          g.dilation == Pair(1) && g.groups == 1 && g.c % kWidth == 0 && g.o % kWidth == 0 &&
-         g.n > 0 && g.c > 0 && g.o > 0 && HWY_DYNAMIC_DISPATCH(spares_time)(g);
+         g.n > 0 && g.c > 0 && g.o > 0 && HWY_DYNAMIC_DISPATCH(winograd_wins)(g);
 }
 
 void int8_winograd(const Context& context, const uint8_t* x, int32_t zero_point,
