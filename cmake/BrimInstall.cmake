@@ -22,7 +22,7 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/brim ${PROJECT_BINARY_DIR}/gener
 # The runtime of engines, and its wrappers, each one file.
 install(FILES ${PROJECT_SOURCE_DIR}/include/brim_rt.h ${PROJECT_SOURCE_DIR}/include/brim_rt.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 # Its sources, for `brim export --runtime`: with all headers that they may include.
-foreach(folder IN ITEMS src/rt src/formula src/backend/cpu/conv include/brim/core include/brim/formula)
+foreach(folder IN ITEMS src/rt src/formula src/backend/cpu/conv src/backend/cpu/int8 include/brim/core include/brim/formula)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/rt/${folder}
           FILES_MATCHING PATTERN "*.h")
 endforeach()

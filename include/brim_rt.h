@@ -117,7 +117,7 @@ typedef struct brim_rt_session_options {
                         that affinity and the cgroup's quota allow */
   const brim_rt_threads* threads; /**< instead of own ones */
   const char* isa; /**< "avx512vnni", "avx512", "avx2", "sse4", "baseline"; NULL: the best that the
-                      CPU has */
+                      CPU has. avx512 is without VNNI, which layers in integers want */
 } brim_rt_session_options;
 
 /** Takes all memory that runs need. `options` may be NULL. */

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include <brim_rt.hpp>
@@ -20,6 +21,9 @@ class Outputs {
   Outputs(const brim_rt::Model& model, const brim_rt::Session& session)
       : ports_(session.outputs()) {
     is_softmax_ = model.metadata("output").value_or("") == "softmax";
+    const std::string task = model.metadata("task").value_or("classify");
+    if (task != "classify")
+      throw std::runtime_error("the engine is for the task '" + task + "', not for one class");
     for (const brim_rt_port& port : ports_) {
       memory_.emplace_back(port.bytes / sizeof(double) + 1);
       pointers_.push_back(memory_.back().data());

@@ -27,6 +27,11 @@ std::optional<deploy::EnginePictures> pictures_of(const EnginePorts& ports,
   if (net.recipe.task == "language" || input.rank() != 3 || input[0] > 4)
     throw UsageError(
         fmt::format("--pictures: {} is no network of pictures of 1 to 4 channels", net.path));
+  if (!net.recipe.input.transforms.empty())
+    throw UsageError(
+        fmt::format("--pictures: the recipe of {} has transforms of its own (input.transforms), "
+                    "which an engine cannot hold; prepare pictures as they do, and export without",
+                    net.path));
   if (ports.bgr && input[0] != 3)
     throw UsageError(
         fmt::format("--bgr: it is an order of 3 channels, and {} reads {}", net.path, input[0]));
@@ -36,10 +41,11 @@ std::optional<deploy::EnginePictures> pictures_of(const EnginePorts& ports,
       .transform = train::picture_options(net.recipe, /*training=*/false).transform,
       .bgr = ports.bgr};
   if (pictures.transform.steps.empty() && (sizes[0] != input[1] || sizes[1] != input[2]))
-    throw UsageError(
-        fmt::format("--pictures {}: the recipe of {} resizes no pictures (input.size), and the "
-                    "network reads {}x{}; give that, or another --input where the network can",
-                    ports.pictures, net.path, input[1], input[2]));
+    throw UsageError(fmt::format(
+        "--pictures {0}: the recipe of {1} resizes no pictures (no input.size), and the "
+        "network reads {2}x{3}: give --pictures {2}x{3}, or --input {4}x{0} where the "
+        "network takes pictures of any size",
+        ports.pictures, net.path, input[1], input[2], input[0]));
   return pictures;
 }
 

@@ -95,6 +95,12 @@ void say_input(const Shape& input, DType dtype, const std::string& batch) {
   say(stdout, "input ({}) {}\n", sizes, name(dtype));
 }
 
+/// Files for others hold no layers that are stored without zeros.
+void say_zeros(const TrainedNetwork& net) {
+  if (net.recipe.prune.has_masks())
+    say(stdout, "weights that pruning made zeros are written, too\n");
+}
+
 int export_onnx(const ExportOptions& o) {
   std::optional<int64_t> size;
   if (o.batches.size() > 1)
@@ -111,6 +117,7 @@ int export_onnx(const ExportOptions& o) {
         net.recipe.model, made.opset, made.nodes, made.initializers, format_bytes(made.bytes));
     say_input(source.input, source.example.dtype(), size ? std::to_string(*size) : "batch");
     if (!net.int8.empty()) say(stdout, "{}: QDQ\n", net.int8);
+    say_zeros(net);
   }
   if (!o.json.empty())
     write_json({{"file", o.out},
@@ -167,6 +174,7 @@ int export_engine(const ExportOptions& o) {
         made.steps, format_bytes(made.bytes), format_bytes(made.session_bytes));
     say_input(input, dtype, fmt::format("{}", fmt::join(batches, " or ")));
     if (!net.int8.empty()) say(stdout, "{}\n", net.int8);
+    say_zeros(net);
     say(stdout, "outputs within {:.2g} of the largest one of the network's\n", made.difference);
     if (!o.runtime.empty())
       say(stdout, "{}: the runtime of it, for {}: cmake -S {} -B build && cmake --build build\n",

@@ -92,6 +92,7 @@ class QuantizeRun : CompressionRun {
     }
     if (is_stopped()) return stopped("nothing was saved");
     tell_layers(layers);
+    warn_of_none(layers);
     save(layers);
     write();
     return 0;
@@ -112,14 +113,22 @@ class QuantizeRun : CompressionRun {
     return times;
   }
 
+  /// Without --all the file may be what it was.
+  void warn_of_none(const std::vector<compress::QuantizedLayer>& layers) {
+    const auto is_f32 = [](const compress::QuantizedLayer& layer) { return !layer.why.empty(); };
+    if (std::ranges::all_of(layers, is_f32))
+      say(stderr, "brim: warning: no layer is in integers{}\n",
+          arguments_.all ? "" : "; --all makes those integers, too, that are slower here");
+  }
+
   /// No layer is chosen unless that is faster; but times change.
   void warn_of_times() {
     const auto& times = json_["times"];
     const auto is_slower = [](const Json& t) { return t["int8_s"] > t["f32_s"]; };
     if (times.is_array() && std::ranges::all_of(times, is_slower))
       say(stderr,
-          "brim: warning: on this machine the network as a whole is slower in integers; --keep the "
-          "layers that gain least\n");
+          "brim: warning: on this machine the network as a whole is slower in integers; {}\n",
+          arguments_.all ? "leave out --all" : "--keep the layers that gain least");
   }
 
   void tell_layers(const std::vector<compress::QuantizedLayer>& layers) {

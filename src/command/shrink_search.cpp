@@ -204,9 +204,10 @@ class ShrinkRun : ShrinkMeasurements {
     if (quiet_) return 0;
     if (*chosen == 0)
       say(stdout, "{}\n",
-          is_met_already() ? "the network as it is meets what is asked for"
-                           : "nothing better meets what is asked for than the "
-                             "network as it is");
+          is_met_already()
+              ? "the network as it is meets what is asked for"
+              : "of the points made none meets what is asked for but the network as it is; "
+                "--resume with more --points tries others");
     say(stdout, "weights in {}, {}\n", path, format_bytes(state_.points[*chosen].bytes));
     return 0;
   }

@@ -74,7 +74,7 @@ const Register verify_command(
        args.add("--threads", o->threads, "of the runtime (default: one for each core)")
            .range(1, 1024);
        args.add("--isa", o->isa,
-                "avx512, avx2, sse4 or baseline (default: the best that the CPU has)");
+                "avx512vnni, avx512, avx2, sse4 or baseline (default: the best that the CPU has)");
        args.add("--json", o->json, "write the result to a file, or - for standard output");
        return [o] { return run(*o); };
      }});

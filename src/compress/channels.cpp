@@ -178,9 +178,11 @@ ShrunkNetwork shrink_channels(nn::Module& network, const Tensor& example,
   const ChannelFlow flow = channel_flow(network, example);
   check_channel_options(options, flow);
   const auto gone = sets_to_go(flow, channel_scores(flow, run, options.criterion), options);
-  BRIM_CHECK(!gone.empty(), ValueError,
-             "[prune] no channel can go: all reach the network's output or what mixes channels, or "
-             "are asked to stay");
+  BRIM_CHECK(
+      !gone.empty(), ValueError,
+      "[prune] no channel can go: all reach the network's output or what mixes channels, are "
+      "asked to stay, or are fewer than the {} that go at once (a share of {} is asked for)",
+      options.multiple, options.sparsity);
   return ChannelRemoval(network, example, flow, gone, options).keep();
 }
 

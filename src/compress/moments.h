@@ -22,6 +22,8 @@ inline std::vector<int> axes_beside_outputs(int rank, bool is_convolution) {
 /// these off, and a little training brings them back.
 inline Tensor with_moments_of(const Tensor& y, const Tensor& like, bool is_convolution) {
   const std::vector<int> axes = axes_beside_outputs(y.rank(), is_convolution);
+  // Of one number for each output nothing would be left but the mean.
+  if (y.numel() < 2 * y.size(is_convolution ? 1 : -1)) return y;
   const Tensor mean_of_y = mean(y, axes, true), mean_of_like = mean(like, axes, true);
   const Tensor spread_of_y = mean(square(y - mean_of_y), axes, true);
   const Tensor spread_of_like = mean(square(like - mean_of_like), axes, true);

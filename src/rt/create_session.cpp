@@ -159,7 +159,7 @@ class SessionBuilder {
   }
 
   /// `scratch`: bytes that a lane takes.
-  int fill_steps(const Lane& lane, int threads, size_t& scratch) const {
+  int fill_steps(const Lane& lane, Isa isa, int threads, size_t& scratch) const {
     const auto* const records = model_.table<StepRecord>(program_.steps);
     for (uint64_t i = 0; i < program_.steps.count; ++i) {
       const StepRecord& r = records[i];
@@ -193,7 +193,7 @@ class SessionBuilder {
           return damaged(fail_, "a step writes what is only read");
       }
       if (const int code = op->check(step, fail_)) return code;
-      if (op->scratch) scratch = std::max(scratch, op->scratch(step, threads));
+      if (op->scratch) scratch = std::max(scratch, op->scratch(step, isa, threads));
     }
     return BRIM_RT_OK;
   }
@@ -211,8 +211,8 @@ int choose_isa(const char* name, Isa& isa, const Failure& fail) {
                 "this runtime was compiled for instructions that the CPU lacks");
   if (!name) return BRIM_RT_OK;
   if (!parse_isa(name, isa))
-    return fail(BRIM_RT_INVALID_ARGUMENT, "isa: '%s' is none of avx512, avx2, sse4, baseline",
-                name);
+    return fail(BRIM_RT_INVALID_ARGUMENT,
+                "isa: '%s' is none of avx512vnni, avx512, avx2, sse4, baseline", name);
   if (!is_available(isa))
     return fail(BRIM_RT_UNSUPPORTED, "isa: this CPU or this runtime lacks %s; the best is %s", name,
                 name_of(best_isa()));
@@ -282,7 +282,7 @@ int create(brim_rt_model* model, const brim_rt_session_options& options, brim_rt
     if (const int code = builder.fill_values(lane)) return give_up(code);
     if (i == 0)
       if (const int code = builder.fill_ports(*s)) return give_up(code);
-    if (const int code = builder.fill_steps(lane, s->step_threads().count(), scratch))
+    if (const int code = builder.fill_steps(lane, isa, s->step_threads().count(), scratch))
       return give_up(code);
   }
   scratch = (scratch + kAlignment - 1) / kAlignment * kAlignment;

@@ -83,7 +83,7 @@ struct Op {
   /// BRIM_RT_OK, or why the step is damaged.
   int (*check)(const Step& step, const Failure& fail);
   /// Bytes; after check(). Null: none.
-  size_t (*scratch)(const Step& step, int threads);
+  size_t (*scratch)(const Step& step, Isa isa, int threads);
   int (*run)(const Step& step, const Run& run, const Failure& fail);
 };
 
@@ -95,6 +95,15 @@ const Op* find_op(uint32_t code);
 extern const Op kConvolutionOp, kWinogradOp, kDepthwiseOp, kMaxPoolOp, kAveragePoolOp, kUnaryOp,
     kBinaryOp, kSoftmaxOp, kLayerNormOp, kCopyOp, kMatmulOp, kGatherOp, kQuantizeOp,
     kInt8ConvolutionOp, kInt8WinogradOp, kPictureOp, kTopOp, kArgmaxOp, kQuantizeColoursOp;
+
+/// Whether so many bytes of scratch memory are in proportion to what a step reads and makes: a file
+/// could ask for any amount otherwise.
+inline bool is_in_proportion(const Step& step, uint64_t scratch) {
+  constexpr uint64_t kSmall = uint64_t{1} << 26, kTimes = 16;
+  uint64_t operands = 0;
+  for (int i = 0; i < step.inputs + step.outputs; ++i) operands += step.values[step.ids[i]].bytes();
+  return scratch <= kSmall || scratch / kTimes <= operands;
+}
 
 /// How a check ends where the operands or attributes do not fit each other.
 inline int does_not_fit(const Step& step, const Failure& fail) {

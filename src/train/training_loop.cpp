@@ -413,7 +413,8 @@ void TrainingLoop::run(TrainResult& result) {
     ++at_.epoch;
     at_.batch = at_.epoch_steps = 0;
     at_.epoch_reported = {};
-    if (pruner_.begin_round()) compile_steps();
+    // Without further steps the round begins when the run goes on: its weights are no result.
+    if (more() && pruner_.begin_round()) compile_steps();
     save(/*background=*/false, score);  // told once it is kept
     progress_.epoch_done = true;
     progress_.validation = validation_ ? &*validation_ : nullptr;

@@ -60,22 +60,26 @@ TEST_F(PruneTraining, GoesBackToEarlierWeights) {
   Trainer dense(recipe, {});
   const Numbers first = numbers_of(dense.model());
   const int64_t steps = dense.run().steps;
+  const Numbers trained = numbers_of(dense.model());
   (void)compress::Masks(
       dense.model(),
       {.pattern = compress::parse_pattern("unstructured"), .sparsity = 0.75, .dense = {"fc3"}});
   const Numbers masked = numbers_of(dense.model());
 
   prune_in_rounds(1);
-  Trainer stopped(recipe, {.max_steps = steps});  // at the beginning of the only round
+  const std::string out = folder / "out";
+  Trainer stopped(recipe, {.max_steps = steps, .out = out});
   const TrainResult result = stopped.train();
   EXPECT_EQ(result.steps, steps);
+  EXPECT_EQ(numbers_of(stopped.model()), trained);       // what is kept is no beginning of a round
+  Trainer resumed(recipe, {.out = out, .resume = out});  // at that of the only one
   Numbers wanted = first;
   size_t zeros = 0;
   for (auto& [name, values] : wanted)
     for (size_t i = 0; i < values.size(); ++i)
       if (masked.at(name)[i] == 0) values[i] = 0, ++zeros;
   EXPECT_GT(zeros, 1000U);
-  EXPECT_EQ(numbers_of(stopped.model()), wanted);
+  EXPECT_EQ(numbers_of(resumed.model()), wanted);
 }
 
 TEST_F(PruneTraining, GoesBackToTheEndOfAnEpochAndToItsLearningRate) {

@@ -98,9 +98,16 @@ class Copier {
     const std::string text = text_of(from_ / path);
     write(path, text);
     static const std::regex kInclude("#include [<\"]([^>\"]+)[>\"]");
-    for (std::sregex_iterator at(text.begin(), text.end(), kInclude), end; at != end; ++at)
+    for (std::sregex_iterator at(text.begin(), text.end(), kInclude), end; at != end; ++at) {
+      const std::string name = (*at)[1].str();
       for (const char* root : {"src/", "include/"})
-        if (const std::string other = root + (*at)[1].str(); fs::exists(from_ / other)) copy(other);
+        if (fs::exists(from_ / root / name)) copy(root + name);
+      const bool is_own = at->str().ends_with('"') && name.find('/') != std::string::npos;
+      BRIM_CHECK(!is_own || copied_.contains("src/" + name), FileError,
+                 "[engine] {} includes {}, which is not in {}: the sources of the runtime are not "
+                 "whole; install brim anew",
+                 path, name, from_.string());
+    }
   }
   void write(const std::string& path, const std::string& text) const {
     fs::create_directories((to_ / path).parent_path());

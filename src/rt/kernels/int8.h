@@ -87,7 +87,7 @@ void convolve_int8(Isa isa, const Int8Convolution& conv, const Threads& threads,
 /// By Winograd's transform where it has_winograd() and this is the faster way, with the same sums.
 void convolve_int8_winograd(Isa isa, const Int8Convolution& conv, const Threads& threads,
                             uint8_t* scratch);
-size_t int8_winograd_scratch(const Int8Convolution& conv, int threads);
+size_t int8_winograd_scratch(Isa isa, const Int8Convolution& conv, int threads);
 
 /// round(x * inverse) + zero_point in 0..255, half to even; NaN as 0.
 void quantize(Isa isa, int64_t count, const float* x, float inverse, int32_t zero_point, uint8_t* q,

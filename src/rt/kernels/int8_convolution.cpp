@@ -91,7 +91,7 @@ void int8_finish_part(const Int8Convolution& k, int64_t pixel, int64_t panel, in
     }
 }
 
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && HWY_TARGET > HWY_AVX3_DL
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !BRIM_RT_ADDS_FOUR_BYTES
 /// sums += the products of a step's four inputs, at from[r] + at, and weights.
 template <int R, int V>
 HWY_INLINE void add_step(const uint8_t* const (&from)[R], int64_t at, int64_t odd,

@@ -16,8 +16,15 @@ namespace brim::rt::HWY_NAMESPACE {
 namespace {
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE4
-// AVX-512 has it where all of the runtime is compiled for a CPU that has.
+// Whether four products of bytes are added at once: AVX-512 does so, too, where all of the runtime
+// is compiled for a CPU that has VNNI.
+#undef BRIM_RT_ADDS_FOUR_BYTES
 #if HWY_TARGET <= HWY_AVX3_DL || (HWY_TARGET == HWY_AVX3 && defined(__AVX512VNNI__))
+#define BRIM_RT_ADDS_FOUR_BYTES 1
+#else
+#define BRIM_RT_ADDS_FOUR_BYTES 0
+#endif
+#if BRIM_RT_ADDS_FOUR_BYTES
 constexpr bool kSplits = false;
 constexpr int kInt8Rows = 6, kInt8Panels = 4;
 /// A step's weights of a vector of outputs.

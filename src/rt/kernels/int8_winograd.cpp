@@ -22,6 +22,7 @@ namespace {
 /// Threads take blocks of tiles through all steps, or, where there are fewer tiles than channels,
 /// strips of outputs. Sizes in bytes, for vectors of so many outputs.
 struct Int8WinogradPlan {
+  static constexpr int64_t kBlock = 32, kOutputs = 64, kPad = 32;  // as the kernels have them
   bool by_tiles;
   int64_t group;   ///< strips that pass tiles together
   int64_t v_step;  ///< of transformed tiles, from point to point, in words
@@ -30,11 +31,11 @@ struct Int8WinogradPlan {
   int64_t own;
 
   Int8WinogradPlan(const Int8Convolution& k, int64_t lanes, int threads) {
-    constexpr int64_t kPoints = cpu::kWinogradPoints, kBlock = 32, kOutputs = 64, kPad = 32;
+    constexpr int64_t kPoints = cpu::kWinogradPoints;
     const int64_t tiles = k.n * ((k.oh + 3) / 4) * ((k.ow + 3) / 4), strips = k.o / lanes;
     const int64_t strip = kPoints * (k.c * lanes + kPad) * int64_t{sizeof(int16_t)};
     by_tiles = tiles > k.c && tiles > k.o;
-    group = kOutputs / lanes;
+    group = std::min(strips, kOutputs / lanes);
     if (!by_tiles) group = std::clamp<int64_t>(strips / (int64_t{2} * threads), 1, group);
     v_step = (by_tiles ? kBlock : tiles) * k.c + kPad;
     sums = group * kPoints * (kBlock * lanes + kPad / 2) * int64_t{sizeof(int32_t)};
@@ -56,6 +57,8 @@ namespace {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
 
 namespace wino = cpu::HWY_NAMESPACE;
+static_assert(Int8WinogradPlan::kBlock == wino::kBlock &&
+              Int8WinogradPlan::kOutputs == wino::kOutputs && Int8WinogradPlan::kPad == wino::kPad);
 
 /// The sums of a vector of outputs.
 struct Int8StripOutputs {
@@ -146,9 +149,18 @@ void winograd_by_outputs(const Int8Problem& p, const Int8WinogradPlan& plan, con
                  });
 }
 
+cpu::WinogradTiles tiles_of(const Int8Convolution& k) {
+  return {k.n, k.h, k.w, k.oh, k.ow, k.a.top, k.a.left};
+}
+
+/// 0: this is not the faster way.
+int64_t bytes_of_winograd(const Int8Convolution& k, int threads) {
+  return wino::spares_time(tiles_of(k)) ? Int8WinogradPlan(k, kLanes, threads).bytes(threads) : 0;
+}
+
 /// Whether it did.
 bool run_int8_winograd(const Int8Convolution& k, const Threads& threads, uint8_t* scratch) {
-  const cpu::WinogradTiles tiles{k.n, k.h, k.w, k.oh, k.ow, k.a.top, k.a.left};
+  const cpu::WinogradTiles tiles = tiles_of(k);
   if (!wino::spares_time(tiles)) return false;
   const auto padding = static_cast<int16_t>(k.zero_point - cpu::kWinogradShift);
   const Int8Problem p{tiles, k.c, k.o, k.x, padding, {k}};
@@ -162,6 +174,7 @@ bool run_int8_winograd(const Int8Convolution& k, const Threads& threads, uint8_t
 
 #else
 
+int64_t bytes_of_winograd(const Int8Convolution&, int) { return 0; }
 bool run_int8_winograd(const Int8Convolution&, const Threads&, uint8_t*) { return false; }
 
 #endif
@@ -173,12 +186,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace brim::rt {
 
+BRIM_RT_ISA_TABLE(bytes_of_winograd);
 BRIM_RT_ISA_TABLE(run_int8_winograd);
 
-size_t int8_winograd_scratch(const Int8Convolution& conv, int threads) {
-  const int64_t narrow = Int8WinogradPlan(conv, 8, threads).bytes(threads);
-  const int64_t wide = Int8WinogradPlan(conv, 16, threads).bytes(threads);
-  return std::max(static_cast<size_t>(std::max(narrow, wide)), conv.scratch());
+size_t int8_winograd_scratch(Isa isa, const Int8Convolution& conv, int threads) {
+  const int64_t bytes = bytes_of_winograd_table.of(isa)(conv, threads);
+  return bytes > 0 ? static_cast<size_t>(bytes) : conv.scratch();
 }
 
 void convolve_int8_winograd(Isa isa, const Int8Convolution& conv, const Threads& threads,

@@ -109,10 +109,10 @@ int check_depthwise(const Step& s, const Failure& fail) {
   return BRIM_RT_OK;
 }
 
-size_t scratch_of_convolution(const Step& s, int threads) {
+size_t scratch_of_convolution(const Step& s, Isa, int threads) {
   return convolution_scratch(convolution_of(s), threads);
 }
-size_t scratch_of_winograd(const Step& s, int threads) {
+size_t scratch_of_winograd(const Step& s, Isa, int threads) {
   return winograd_scratch(convolution_of(s), threads);
 }
 

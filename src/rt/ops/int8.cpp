@@ -8,8 +8,6 @@ namespace brim::rt {
 namespace {
 
 constexpr int64_t kMaxCovered = int64_t{1} << 44;  // bytes
-/// Of a copy that any file may ask for, and how many times more than operands have else.
-constexpr int64_t kSmallCopy = int64_t{1} << 26, kTimesOperands = 16;
 
 bool is_u8(const Operand& x, int rank) { return x.dtype == DType::u8 && x.rank == rank; }
 
@@ -112,13 +110,10 @@ int check_convolution(const Step& s, const Failure& fail) {
       panels_of(k.o) * kPanel != s.in(2).count() || s.in(3).count() != s.in(2).count())
     return does_not_fit(s, fail);
   // Windows far apart or beside the image cover more than anybody stores.
-  const int64_t operands = x.count() + y.count() + panel;
-  return k.copied_bytes() > kSmallCopy && k.copied_bytes() / kTimesOperands > operands
-             ? does_not_fit(s, fail)
-             : BRIM_RT_OK;
+  return is_in_proportion(s, k.scratch()) ? BRIM_RT_OK : does_not_fit(s, fail);
 }
 
-size_t scratch_of_convolution(const Step& s, int) { return convolution_of(s).scratch(); }
+size_t scratch_of_convolution(const Step& s, Isa, int) { return convolution_of(s).scratch(); }
 
 int run_convolution(const Step& s, const Run& run, const Failure&) {
   convolve_int8(run.isa, convolution_of(s), run.threads, static_cast<uint8_t*>(run.scratch));
@@ -130,8 +125,8 @@ int check_winograd(const Step& s, const Failure& fail) {
   return convolution_of(s).has_winograd() ? BRIM_RT_OK : does_not_fit(s, fail);
 }
 
-size_t scratch_of_winograd(const Step& s, int threads) {
-  return int8_winograd_scratch(convolution_of(s), threads);
+size_t scratch_of_winograd(const Step& s, Isa isa, int threads) {
+  return int8_winograd_scratch(isa, convolution_of(s), threads);
 }
 
 int run_winograd(const Step& s, const Run& run, const Failure&) {

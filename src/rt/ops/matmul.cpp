@@ -70,7 +70,7 @@ int check_matmul(const Step& s, const Failure& fail) {
 
 int64_t packed_count(const Product& p) { return panels_of(p.n) * kPanel * p.k; }
 
-size_t scratch_of_matmul(const Step& s, int threads) {
+size_t scratch_of_matmul(const Step& s, Isa, int threads) {
   Product p;
   product_of(s, p);
   return static_cast<size_t>(packed_count(p)) * sizeof(float) +

@@ -57,11 +57,12 @@ int check_picture(const Step& s, const Failure& fail) {
   }
   if (s.word_count != kPictureWords + y.dims[1] + y.dims[2]) return does_not_fit(s, fail);
   const Pictures p = pictures_of(s);
-  return is_axis(p.rows, s.in(2)) && is_axis(p.columns, s.in(3)) ? BRIM_RT_OK
-                                                                 : does_not_fit(s, fail);
+  const bool fits = is_axis(p.rows, s.in(2)) && is_axis(p.columns, s.in(3)) &&
+                    is_in_proportion(s, picture_scratch(p, 1));
+  return fits ? BRIM_RT_OK : does_not_fit(s, fail);
 }
 
-size_t scratch_of_picture(const Step& s, int threads) {
+size_t scratch_of_picture(const Step& s, Isa, int threads) {
   return picture_scratch(pictures_of(s), threads);
 }
 
