@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -45,6 +47,15 @@ class PruneTraining : public ::testing::Test {
                     .rounds = rounds,
                     .dense = {"fc3"}};
   }
+  /// A training that is stopped after so many steps, where a round has begun and has no step yet.
+  std::unique_ptr<Trainer> stopped_in_a_round(int64_t steps) {
+    std::atomic<int> stop{0};
+    TrainOptions options{.stop = &stop};
+    options.progress = [&](const Progress& p) { stop = p.epoch_done && p.step == steps ? 1 : 0; };
+    auto trainer = std::make_unique<Trainer>(recipe, options);
+    EXPECT_EQ(trainer->train().steps, steps);
+    return trainer;
+  }
   static double zeros(nn::Module& network, const Recipe& r) {
     return compress::sparsity_of(compress::pruned_layers(
         network, {.pattern = compress::parse_pattern(r.prune.pattern), .dense = r.prune.dense}));
@@ -67,19 +78,16 @@ TEST_F(PruneTraining, GoesBackToEarlierWeights) {
   const Numbers masked = numbers_of(dense.model());
 
   prune_in_rounds(1);
-  const std::string out = folder / "out";
-  Trainer stopped(recipe, {.max_steps = steps, .out = out});
-  const TrainResult result = stopped.train();
-  EXPECT_EQ(result.steps, steps);
-  EXPECT_EQ(numbers_of(stopped.model()), trained);       // what is kept is no beginning of a round
-  Trainer resumed(recipe, {.out = out, .resume = out});  // at that of the only one
+  Trainer stopped(recipe, {.max_steps = steps});
+  EXPECT_EQ(stopped.train().steps, steps);
+  EXPECT_EQ(numbers_of(stopped.model()), trained);  // the only round has not begun
   Numbers wanted = first;
   size_t zeros = 0;
   for (auto& [name, values] : wanted)
     for (size_t i = 0; i < values.size(); ++i)
       if (masked.at(name)[i] == 0) values[i] = 0, ++zeros;
   EXPECT_GT(zeros, 1000U);
-  EXPECT_EQ(numbers_of(resumed.model()), wanted);
+  EXPECT_EQ(numbers_of(stopped_in_a_round(steps)->model()), wanted);
 }
 
 TEST_F(PruneTraining, GoesBackToTheEndOfAnEpochAndToItsLearningRate) {
@@ -113,11 +121,8 @@ TEST_F(PruneTraining, ReachesItsSparsityByEqualShares) {
   prune_in_rounds(2);
   const int64_t per_round = 2 * 4;
   std::vector<double> sparsities;
-  for (const int64_t steps : {1, 2}) {
-    Trainer trainer(recipe, {.max_steps = steps * per_round});
-    trainer.train();
-    sparsities.push_back(zeros(trainer.model(), recipe));
-  }
+  for (const int64_t rounds : {1, 2})
+    sparsities.push_back(zeros(stopped_in_a_round(rounds * per_round)->model(), recipe));
   EXPECT_NEAR(sparsities[0], 0.5, 1e-3);
   EXPECT_NEAR(sparsities[1], 0.75, 1e-3);
 }
@@ -129,16 +134,15 @@ TEST_F(PruneTraining, LearningRateAloneKeepsTheWeights) {
   dense.train();
   const double before = zeros(dense.model(), recipe);
   EXPECT_LT(before, 0.01);
-  Trainer trainer(recipe, {.max_steps = 8});
-  trainer.train();
-  EXPECT_NEAR(zeros(trainer.model(), recipe), 0.75, 1e-3);
+  const std::unique_ptr<Trainer> trainer = stopped_in_a_round(8);
+  EXPECT_NEAR(zeros(trainer->model(), recipe), 0.75, 1e-3);
   // What is kept is as the last step of the dense training left it.
   Recipe same = recipe;
   same.prune = {};
   Trainer unpruned(same, {});
   unpruned.train();
   const Numbers trained = numbers_of(unpruned.model());
-  for (const auto& [name, values] : numbers_of(trainer.model()))
+  for (const auto& [name, values] : numbers_of(trainer->model()))
     for (size_t i = 0; i < values.size(); ++i)
       ASSERT_TRUE(values[i] == 0 || values[i] == trained.at(name)[i]) << name;
 }
