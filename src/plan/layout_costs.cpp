@@ -102,6 +102,12 @@ Ref<Storage> memory_for(const Tensor& t) {
   return memory.storage();
 }
 
+/// Whether a launch reads positions in memory from it, as the columns of a sparse weight: they must
+/// be what they are.
+bool is_index(const Operand& o) {
+  return !o.writes && o.tensor->dtype() == DType::i32 && o.tensor->storage()->data() != nullptr;
+}
+
 /// Puts memory of its own behind the launch's tensors, and takes it away again.
 class Borrowed {
  public:
@@ -109,7 +115,7 @@ class Borrowed {
     std::map<const Storage*, Ref<Storage>> memory;
     for (const Operand& o : launch.operands()) {
       before_.push_back(*o.tensor);
-      if (!o.tensor->defined()) continue;
+      if (!o.tensor->defined() || is_index(o)) continue;
       const Ref<Storage>& storage = o.tensor->storage();
       Ref<Storage>& own = memory[storage.get()];
       if (!own) own = memory_for(*o.tensor);

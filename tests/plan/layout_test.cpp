@@ -12,6 +12,7 @@
 #include <brim/brim.h>
 
 #include "backend/options/geometry.h"
+#include "compress/pruned_weight.h"
 #include "environment.h"
 #include "plan/pass.h"
 #include "plan/recorder.h"
@@ -95,6 +96,22 @@ TEST_F(LayoutTest, EveryFormatEqualsEager) {
       EXPECT_NE(explain.find(" copy "), std::string::npos) << explain;
     }
   }
+}
+
+// Which columns a weight has is no number like others: kernels check it wherever they are measured.
+TEST_F(LayoutTest, MeasuresSparseConvolutions) {
+  manual_seed(5);
+  const Tensor dense = randn({32, 3, 3, 3}), pruned = tests::pruned_weight({32, 32, 3, 3}, 8, 0.75);
+  const SparseWeight sparse = SparseWeight::encode(pruned, 8);
+  const std::function<Tensor(const Tensor&)> body = [&](const Tensor& x) {
+    const NoGrad no_grad;
+    const Tensor y = relu(conv2d(x, dense, {}, {.padding = 1}));
+    return relu(sparse_conv2d(y, sparse, {}, {.padding = 1}));
+  };
+  const Tensor x = randn({16, 3, 32, 32});
+  auto step = compile(body);
+  expect_close({step(x)}, {body(x)}, step.explain());
+  EXPECT_TRUE(fs::exists(file()));  // times were measured
 }
 
 // Under Autocast casts stand around convolutions. They read any format, so nothing stays row-major
