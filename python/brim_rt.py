@@ -14,7 +14,6 @@ several threads at once, a session by one at a time, but for cancel(). Calls let
 import ctypes
 import ctypes.util
 import os
-import weakref
 
 try:
     import numpy
@@ -237,24 +236,45 @@ class Port:
         return ctypes.cast(data, ctypes.c_void_p).value, data
 
 
+class _Handles:
+    """A model and its sessions in the library: those of them that are open. Models and sessions share it, since the
+    collector may end either of them first."""
+
+    def __init__(self, library, model):
+        self.library, self.model, self.sessions = library, model, set()
+
+    def close_session(self, session):
+        if session in self.sessions:
+            self.sessions.remove(session)
+            self.library.session_close(session)
+
+    def close(self):
+        for session in list(self.sessions):
+            self.close_session(session)
+        model, self.model = self.model, None
+        if model is not None:
+            self.library.close(model)
+
+
 class Session:
     """Runs a model; made by Model.session()."""
 
     def __init__(self, model, batch, threads, isa):
         options = _SessionOptions(batch, threads, None, isa.encode() if isa else None)
         self.model, self._library, self._error = model, model.library, _Error()
-        handle = ctypes.c_void_p()
+        self._handles, handle = model.handles, ctypes.c_void_p()
         code = self._library.session_create(
             model.handle, ctypes.byref(options), ctypes.byref(handle), ctypes.byref(self._error)
         )
         self._library.check(code, self._error)
-        self._handle = handle
+        self._handle = handle.value
+        self._handles.sessions.add(self._handle)
         self.inputs = [Port(port.contents) for port in _all(self._library.input, handle)]
         self.outputs = [Port(port.contents) for port in _all(self._library.output, handle)]
 
     @property
     def handle(self):
-        if self._handle is None:
+        if self._handle not in self._handles.sessions:
             raise InvalidArgument("the session is closed")
         return self._handle
 
@@ -312,8 +332,8 @@ class Session:
 
     def close(self):
         """May be called again."""
-        if getattr(self, "_handle", None) is not None:
-            self._library.session_close(self._handle)
+        if hasattr(self, "_handle"):
+            self._handles.close_session(self._handle)
             self._handle = None
 
     __del__ = close
@@ -343,7 +363,7 @@ class Model:
 
     def __init__(self, engine, library=None):  # pylint: disable=redefined-outer-name
         self.library = library or globals()["library"]()
-        self._sessions, self._data = weakref.WeakSet(), None
+        self._data = None
         handle, error = ctypes.c_void_p(), _Error()
         if isinstance(engine, (bytes, bytearray, memoryview)):
             data = bytes(engine)
@@ -351,7 +371,7 @@ class Model:
         else:
             code = self.library.open(os.fsencode(engine), None, ctypes.byref(handle), ctypes.byref(error))
         self.library.check(code, error)
-        self._handle = handle
+        self.handles = _Handles(self.library, handle.value)
         #: Sizes of batches that it was made for.
         self.batches = _all(self.library.batch, handle)
         #: Names of classes.
@@ -359,9 +379,9 @@ class Model:
 
     @property
     def handle(self):
-        if self._handle is None:
+        if self.handles.model is None:
             raise InvalidArgument("the model is closed")
-        return self._handle
+        return self.handles.model
 
     def metadata(self, key):
         """What the file says of itself, as "model", "mean"; None where it says nothing."""
@@ -371,17 +391,12 @@ class Model:
     def session(self, batch=0, threads=0, isa=None):
         """Takes all memory that runs need. `batch`: one of `batches` (0: the first); `threads`: its own (0: one for
         each core); `isa`: "avx512vnni", "avx512", "avx2", "baseline" (None: the best that the CPU has)."""
-        session = Session(self, batch, threads, isa)
-        self._sessions.add(session)
-        return session
+        return Session(self, batch, threads, isa)
 
     def close(self):
         """Closes its sessions, too. May be called again."""
-        for session in list(getattr(self, "_sessions", ())):
-            session.close()
-        if getattr(self, "_handle", None) is not None:
-            self.library.close(self._handle)
-            self._handle = None
+        if hasattr(self, "handles"):
+            self.handles.close()
 
     __del__ = close
 

@@ -3,6 +3,7 @@
 
 import array
 import ctypes
+import gc
 import importlib.util
 import os
 import sys
@@ -140,6 +141,26 @@ class WithoutNumpy(unittest.TestCase):
         session.close()
         model.close()
         self.rt.Model(GOOD, self.library).session()  # both are collected
+
+    def test_ends_in_the_collector(self):
+        class Owner:
+            def __init__(self, model):
+                self.session, self.model, self.itself = model.session(), model, self
+
+        owner = Owner(self.rt.Model(GOOD, self.library))
+        del owner
+        gc.collect()  # which may end the model first; tearDown counts what is open
+
+    def test_closed_sessions_stay_closed(self):
+        model = self.rt.Model(GOOD, self.library)
+        first = model.session()
+        first.close()
+        second = model.session()  # perhaps at the same place in memory
+        with self.assertRaisesRegex(self.rt.InvalidArgument, "is closed"):
+            first.cancel()
+        first.close()
+        second.cancel()
+        model.close()
 
     def test_names_the_library(self):
         with self.assertRaisesRegex(self.rt.FileError, "/nowhere.so was not found.*BRIM_RT_LIBRARY"):
