@@ -19,6 +19,17 @@ bool is_same_file(const std::string& path, const std::string& hash) {
   return fs::is_regular_file(path) && io::hash_file(path).hex == hash;
 }
 
+/// Whether all in it is what a search leaves that ended before it wrote its state: nothing, or the
+/// dense network.
+bool is_just_begun(const fs::path& folder) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("dense.safetensors") && !name.starts_with('.')) return false;
+  }
+  return !error;
+}
+
 }  // namespace
 
 void ShrinkFolder::prepare(const ShrinkArguments& o) {
@@ -28,7 +39,7 @@ void ShrinkFolder::prepare(const ShrinkArguments& o) {
     return fs::exists(fs::symlink_status(path, error));
   };
   const std::string state = ShrinkState::path(folder.string());
-  if (exists(folder) && !exists(state))
+  if (exists(folder) && !exists(state) && !is_just_begun(folder))
     throw UsageError(
         fmt::format("--out: {} is of no search; give another folder", folder.string()));
   if (!o.resume && !o.overwrite)

@@ -193,6 +193,13 @@ TEST_F(Shrink, RefusesAnotherFormat) {
 
 TEST_F(Shrink, GoesOnWhereItWasStopped) {
   const std::string out = *folder() / "parts";
+  std::filesystem::create_directories(out + "/shrink");
+  std::ofstream(out + "/shrink/notes.txt") << "mine";
+  const Ran refused = shrink("parts", {"--size", "100k", "--points", "1"});
+  EXPECT_EQ(refused.code, 2) << refused.err;
+  EXPECT_NE(refused.err.find("is of no search"), std::string::npos) << refused.err;
+  // What a search leaves that was killed at once is no hindrance.
+  std::filesystem::rename(out + "/shrink/notes.txt", out + "/shrink/dense.safetensors");
   const Ran whole = shrink("parts", {"--size", "100k", "--points", "1"});
   ASSERT_EQ(whole.code, 0) << whole.err;
   // As a search that was stopped while it measured.
