@@ -53,6 +53,10 @@ void ask_for_rounds(const PruneArguments& o, train::PruneRecipe& prune) {
   if (o.rounds) prune.rounds = *o.rounds;
   if (o.rewind.empty() && !prune.rewind_weights.empty()) return;  // of the recipe
   const bool is_file = !o.rewind.empty() && o.rewind != kLearningRate;
+  if (is_file && !std::filesystem::is_regular_file(o.rewind))
+    throw UsageError(
+        fmt::format("--rewind: {} is no file; name weights of early in the training, or {}",
+                    o.rewind, kLearningRate));
   prune.rewind = is_file ? "weights" : kLearningRate;
   prune.rewind_weights = is_file ? o.rewind : "";
 }

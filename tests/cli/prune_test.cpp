@@ -205,6 +205,8 @@ TEST_F(Prune, PrunesInRounds) {
   refused({"--schedule", "iterative", "--finetune", "0"}, "--finetune is 1 or more");
   refused({"--rounds", "2"}, "--rounds is of --schedule iterative");
   refused({"--rewind", "learning-rate"}, "--rewind is of --schedule iterative");
+  refused({"--schedule", "iterative", "--finetune", "1", "--rewind", "/nowhere.safetensors"},
+          "/nowhere.safetensors is no file");
   refused({"--pattern", "channels", "--schedule", "iterative"}, "whole channels go at once");
 }
 
