@@ -38,7 +38,8 @@ TEST(EnginePorts, RefusePicturesThatANetworkDoesNotRead) {
     return message_of([&] { (void)pictures_of(ports, net, input); });
   };
   const TrainedNetwork net = network_of("classify", 0);
-  EXPECT_NE(refused({.pictures = "48x60"}, net, {3, 32, 32}).find("the network reads 32x32; give"),
+  EXPECT_NE(refused({.pictures = "48x60"}, net, {3, 32, 32})
+                .find("the network reads 32x32: give --pictures 32x32"),
             std::string::npos);
   EXPECT_NE(refused({.pictures = "48x60"}, net, {7}).find("no network of pictures"),
             std::string::npos);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/hash.h"
+#include "deploy/counted_memory.h"
 #include "deploy/opened_engine.h"
 #include "rt/format.h"
 
@@ -47,7 +48,9 @@ inline std::string refusal_of(std::string bytes, const std::string& path, bool f
   }
   std::ofstream(path, std::ios::binary) << bytes;
   try {
-    const OpenedEngine engine(path, {.own_threads = 1});
+    CountedMemory memory{.largest = size_t{1} << 30};
+    const brim_rt_allocator allocator = memory.allocator();
+    const OpenedEngine engine(path, {.own_threads = 1}, &allocator);
     brim_rt_error error;
     OpenedEngine::check(brim_rt_verify(engine.session(), nullptr, &error), error);
   } catch (const std::runtime_error& e) {

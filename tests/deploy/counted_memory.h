@@ -9,15 +9,16 @@
 
 namespace brim::tests {
 
-/// What a runtime takes of memory, of which `allowed` pieces are there.
+/// What a runtime takes of memory, of which `allowed` pieces of `largest` bytes at most are there.
 struct CountedMemory {
   std::atomic<int> taken{0};
   std::atomic<size_t> held{0};
   int allowed = 1 << 30;
+  size_t largest = size_t{1} << 40;
   brim_rt_allocator allocator() {
     return {[](void* user, size_t bytes, size_t alignment) -> void* {
               auto& self = *static_cast<CountedMemory*>(user);
-              if (self.taken >= self.allowed) return nullptr;
+              if (self.taken >= self.allowed || bytes > self.largest) return nullptr;
               ++self.taken;
               self.held += bytes;
               return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);

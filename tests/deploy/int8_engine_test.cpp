@@ -277,18 +277,15 @@ TEST(EngineInIntegersFile, SurvivesAlterations) {
 
 TEST(EngineInIntegersFile, IsRefusedWhereWindowsCoverFarMore) {
   const TemporaryFolder folder;
-  std::string bytes = small_engine(folder);
-  const auto& header = *reinterpret_cast<const rt::FileHeader*>(bytes.data());
-  const auto& program = *reinterpret_cast<const rt::ProgramRecord*>(&bytes[header.programs.at]);
-  const auto* const steps = reinterpret_cast<const rt::StepRecord*>(&bytes[program.steps.at]);
-  auto* const words = reinterpret_cast<int64_t*>(&bytes[program.words.at]);
-  const auto step = std::find_if(steps, steps + program.steps.count, [](const auto& s) {
-    return s.op == static_cast<uint32_t>(rt::OpCode::int8_convolution);
-  });
-  ASSERT_NE(step, steps + program.steps.count);
-  auto& a = *reinterpret_cast<rt::Int8ConvolutionAttributes*>(words + step->first_word);
+  (void)small_engine(folder);
+  EngineBytes file(folder / "model.brim");
+  uint64_t i = 0;
+  while (i < file.steps() && file.step(i).op != static_cast<uint32_t>(rt::OpCode::int8_convolution))
+    ++i;
+  ASSERT_LT(i, file.steps());
+  auto& a = *reinterpret_cast<rt::Int8ConvolutionAttributes*>(file.words(i));
   a.windows.stride_h = a.windows.dilation_w = int64_t{1} << 15;  // 26 GB
-  EXPECT_NE(refusal_of(bytes, folder / "altered.brim").find("do not fit"), std::string::npos);
+  EXPECT_NE(refusal_of(file.bytes, folder / "altered.brim").find("do not fit"), std::string::npos);
 }
 
 /// With BRIM_ENGINE_ZOO=FOLDER the engines stay there, for other CPUs to run.
