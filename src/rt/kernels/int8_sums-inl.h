@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "backend/cpu/int8/int8_sums-inl.h"
 #include "rt/kernels/quantize-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -75,15 +76,8 @@ struct Int8Inputs {
   }
 };
 HWY_INLINE VecI plus_pairs(VecI sum, VecI16 x, VecI16 w) {
-#if HWY_TARGET <= HWY_AVX3
-  return hn::Add(sum, VecI{_mm512_madd_epi16(x.raw, w.raw)});
-#elif HWY_TARGET <= HWY_AVX2
-  // No intrinsics: GCC makes all products of a tile first, and then runs out of registers.
-  __m256i products;
-  asm("vpmaddwd %2, %3, %1\n\tvpaddd %1, %0, %0"
-      : "+x"(sum.raw), "=&x"(products)
-      : "x"(w.raw), "x"(x.raw));
-  return sum;
+#if HWY_TARGET <= HWY_AVX2
+  return cpu::HWY_NAMESPACE::plus_pairs(sum, hn::BitCast(TagI(), x), hn::BitCast(TagI(), w));
 #else
   return hn::Add(sum, VecI{_mm_madd_epi16(x.raw, w.raw)});
 #endif
