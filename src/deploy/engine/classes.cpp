@@ -112,11 +112,12 @@ void check_output(const EngineOptions& o, const Tensor& scores) {
 void choose_classes(EngineNetwork& network, const EngineOptions& o) {
   if (o.output == EngineOutput::scores) return;
   const Shape scores = network.values[static_cast<size_t>(network.outputs[0])].shape;
-  const auto add = [&](const char* op, int from, std::vector<EngineValue> made, Attribute a) {
+  const auto add = [&](const char* op, int from, std::vector<EngineValue> made,
+                       std::vector<Attribute> attributes = {}) {
     EngineNode node;
     node.op = op;
     node.inputs = {from};
-    node.attributes.push_back(std::move(a));
+    node.attributes = std::move(attributes);
     for (EngineValue& value : made) {
       node.outputs.push_back(static_cast<int>(network.values.size()));
       network.values.push_back(std::move(value));
@@ -127,14 +128,13 @@ void choose_classes(EngineNetwork& network, const EngineOptions& o) {
   std::vector<int> made = {network.outputs[0]};
   if (o.output != EngineOutput::classes)
     made = add("Softmax", made[0], {{scores, DType::f32, {}, nullptr}},
-               {"axis", int64_t{axis_of_classes(scores)}});
+               {{"axis", int64_t{axis_of_classes(scores)}}});
   if (o.output == EngineOutput::classes)
-    made = add("Argmax", made[0], {{rows_of(scores), DType::i32, {}, nullptr}}, {"k", int64_t{1}});
+    made = add("Argmax", made[0], {{rows_of(scores), DType::i32, {}, nullptr}});
   if (o.output == EngineOutput::top)
     made = add("Top", made[0],
                {{top_of(scores, o.top), DType::f32, {}, nullptr},
-                {top_of(scores, o.top), DType::i32, {}, nullptr}},
-               {"k", o.top});
+                {top_of(scores, o.top), DType::i32, {}, nullptr}});
   network.outputs.erase(network.outputs.begin());
   network.outputs.insert(network.outputs.begin(), made.begin(), made.end());
 }
