@@ -177,14 +177,9 @@ TEST_P(EngineOfLayer, ComputesTheSame) {
     shape[0] = batch;
     const Tensor x = randn(shape), expected = (*network)(x);
     Tensor first;
-    for (const char* isa : {"avx512vnni", "avx512", "avx2", "sse4", "baseline"}) {
-      std::unique_ptr<OpenedEngine> engine;
-      try {
-        engine = std::make_unique<OpenedEngine>(
-            path, brim_rt_session_options{.batch = batch, .own_threads = 2, .isa = isa});
-      } catch (const std::runtime_error&) {
-        continue;  // this CPU has no such instructions
-      }
+    for (const char* isa : kInstructionSets) {
+      const auto engine = engine_on({.batch = batch, .own_threads = 2, .isa = isa}, path);
+      if (!engine) continue;
       EXPECT_LT(relative_difference((*engine)(x), expected), 1e-5) << isa << ", batch " << batch;
     }
     for (const int threads : {1, 3}) {
@@ -342,14 +337,9 @@ TEST(Engine, KeepsNaN) {
   Tensor x = randn({1, 3, 8, 8});
   x.slice(2, 3, 4).fill_(std::numeric_limits<double>::quiet_NaN());
   const std::vector<float> expected = network(x).detach().contiguous().to_vector<float>();
-  for (const char* isa : {"avx512vnni", "avx512", "avx2", "sse4", "baseline"}) {
-    std::unique_ptr<OpenedEngine> engine;
-    try {
-      engine = std::make_unique<OpenedEngine>(
-          folder / "model.brim", brim_rt_session_options{.own_threads = 1, .isa = isa});
-    } catch (const std::runtime_error&) {
-      continue;
-    }
+  for (const char* isa : kInstructionSets) {
+    const auto engine = engine_on({.own_threads = 1, .isa = isa}, folder / "model.brim");
+    if (!engine) continue;
     const std::vector<float> found = (*engine)(x).to_vector<float>();
     for (size_t i = 0; i < found.size(); ++i)
       EXPECT_EQ(std::isnan(found[i]), std::isnan(expected[i])) << isa << " " << i;

@@ -206,18 +206,10 @@ TEST_P(EngineInIntegers, ComputesTheSame) {
   for (const int64_t batch : {1, 3}) {
     shape[0] = batch;
     const Tensor x = 1.5 * randn(shape), expected = network(x);
-    for (const char* isa : {"avx512vnni", "avx512", "avx2", "sse4", "baseline"})
-      for (const int threads : {1, 3}) {
-        std::unique_ptr<OpenedEngine> engine;
-        try {
-          engine = std::make_unique<OpenedEngine>(
-              path, brim_rt_session_options{.batch = batch, .own_threads = threads, .isa = isa});
-        } catch (const std::runtime_error&) {
-          continue;  // this CPU has no such instructions
-        }
-        EXPECT_LE(relative_difference((*engine)(x), expected), GetParam().tolerance)
-            << isa << ", batch " << batch << ", threads " << threads;
-      }
+    SCOPED_TRACE("batch " + std::to_string(batch));
+    for_each_engine(path, batch, [&](const OpenedEngine& engine) {
+      EXPECT_LE(relative_difference(engine(x), expected), GetParam().tolerance);
+    });
   }
 }
 
@@ -237,14 +229,9 @@ TEST(EngineInIntegersMemory, IsTakenBeforeItRuns) {
   deploy::save_engine(path, *network, random_input(input, 1), {.batches = {4}, .threads = 2});
   CountedMemory counted;
   const brim_rt_allocator allocator = counted.allocator();
-  for (const char* isa : {"avx512vnni", "avx512", "avx2", "sse4", "baseline"}) {
-    std::unique_ptr<OpenedEngine> engine;
-    try {
-      engine = std::make_unique<OpenedEngine>(
-          path, brim_rt_session_options{.batch = 4, .own_threads = 2, .isa = isa}, &allocator);
-    } catch (const std::runtime_error&) {
-      continue;  // this CPU has no such instructions
-    }
+  for (const char* isa : kInstructionSets) {
+    const auto engine = engine_on({.batch = 4, .own_threads = 2, .isa = isa}, path, &allocator);
+    if (!engine) continue;
     const int taken = counted.taken;
     const size_t held = counted.held;
     EXPECT_GE(held, brim_rt_memory(engine->session()));

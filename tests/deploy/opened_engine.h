@@ -67,20 +67,31 @@ class OpenedEngine {
   std::unique_ptr<brim_rt_session, void (*)(brim_rt_session*)> session_;
 };
 
+/// Of a runtime, best first.
+inline constexpr const char* kInstructionSets[] = {"avx512vnni", "avx512", "avx2", "sse4",
+                                                   "baseline"};
+
+/// On options.isa; null where this CPU or build has no such instructions.
+inline std::unique_ptr<OpenedEngine> engine_on(const brim_rt_session_options& options,
+                                               const std::string& path,
+                                               const brim_rt_allocator* allocator = nullptr) {
+  try {
+    return std::make_unique<OpenedEngine>(path, options, allocator);
+  } catch (const std::runtime_error& e) {
+    if (std::string(e.what()).find("this CPU or this runtime lacks") == std::string::npos) throw;
+    return nullptr;
+  }
+}
+
 /// Calls f(engine) for all instruction sets and for one and three threads.
 inline void for_each_engine(const std::string& path, int64_t batch,
                             const std::function<void(const OpenedEngine&)>& f) {
   int tried = 0;
-  for (const char* isa : {"avx512vnni", "avx512", "avx2", "sse4", "baseline"})
+  for (const char* isa : kInstructionSets)
     for (const int threads : {1, 3}) {
       SCOPED_TRACE(std::string(isa) + ", " + std::to_string(threads) + " threads");
-      std::unique_ptr<OpenedEngine> engine;
-      try {
-        engine = std::make_unique<OpenedEngine>(
-            path, brim_rt_session_options{.batch = batch, .own_threads = threads, .isa = isa});
-      } catch (const std::runtime_error&) {
-        continue;  // this CPU has no such instructions
-      }
+      const auto engine = engine_on({.batch = batch, .own_threads = threads, .isa = isa}, path);
+      if (!engine) continue;
       f(*engine);
       ++tried;
     }
