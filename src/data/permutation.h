@@ -5,6 +5,7 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -12,13 +13,31 @@
 
 namespace brim::data {
 
+/// Permutes the numbers of 2 * half bits.
+struct FeistelNetwork {
+  static constexpr uint64_t kRounds = 6;
+
+  BRIM_FORMULA uint64_t encrypt(uint64_t x) const {
+    uint64_t left = x >> half, right = x & mask();
+    for (uint64_t round = 0; round < kRounds; ++round) {
+      const uint64_t mixed = left ^ (formula::random_bits({key, round}, right) & mask());
+      left = right;
+      right = mixed;
+    }
+    return left << half | right;
+  }
+  BRIM_FORMULA uint64_t mask() const { return (uint64_t{1} << half) - 1; }
+
+  uint64_t key = 0;
+  int half = 1;
+};
+
 class Permutation {
  public:
   /// n >= 1. The same (n, key) is the same permutation everywhere.
-  Permutation(int64_t n, uint64_t key) : n_(static_cast<uint64_t>(n)), key_(key) {
+  Permutation(int64_t n, uint64_t key) : n_(static_cast<uint64_t>(n)) {
     const int bits = std::bit_width(n_ - 1);
-    half_ = bits <= 2 ? 1 : (bits + 1) / 2;
-    mask_ = (uint64_t{1} << half_) - 1;
+    network_ = {key, bits <= 2 ? 1 : (bits + 1) / 2};
   }
 
   int64_t size() const { return static_cast<int64_t>(n_); }
@@ -27,7 +46,7 @@ class Permutation {
   int64_t operator[](int64_t position) const {
     uint64_t x = static_cast<uint64_t>(position);
     do {
-      x = encrypt(x);
+      x = network_.encrypt(x);
     } while (x >= n_);  // the domain is below 4n: fewer than 4 times on average
     return static_cast<int64_t>(x);
   }
@@ -36,21 +55,8 @@ class Permutation {
   void replace(std::span<int64_t> positions) const;
 
  private:
-  static constexpr uint64_t kRounds = 6;
-
-  uint64_t encrypt(uint64_t x) const {
-    uint64_t left = x >> half_, right = x & mask_;
-    for (uint64_t round = 0; round < kRounds; ++round) {
-      const uint64_t mixed = left ^ (formula::random_bits({key_, round}, right) & mask_);
-      left = right;
-      right = mixed;
-    }
-    return left << half_ | right;
-  }
-
-  uint64_t n_, key_;
-  int half_ = 1;
-  uint64_t mask_ = 1;
+  uint64_t n_;
+  FeistelNetwork network_;
 };
 
 }  // namespace brim::data

@@ -61,7 +61,9 @@ TEST(Permutation, EveryElementComesFirstForSomeKey) {
 }
 
 TEST(Permutation, SideBySideIsTheSame) {
-  for (const int64_t n : {1, 2, 3, 5, 63, 64, 65, 1000, 1 << 20}) {
+  for (const int64_t n :
+       {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{5}, int64_t{63}, int64_t{64}, int64_t{65},
+        int64_t{1000}, int64_t{1} << 20, (int64_t{1} << 40) + 1, (int64_t{1} << 62) + 3}) {
     const Permutation order(n, 9);
     for (const int64_t count : {0, 1, 63, 64, 65, 300}) {
       std::vector<int64_t> positions(static_cast<size_t>(count));
