@@ -389,5 +389,35 @@ TEST(Datasets, ALongSentenceIsABatchOfItsOwn) {
   EXPECT_EQ(loader.batches(), 2);
 }
 
+// The next sample of the batch is prefetched, through whatever stands before the data.
+TEST(Datasets, ASampleIsPrefetchedBeforeItIsRead) {
+  struct Watched final : Dataset {
+    mutable std::vector<int64_t> asked, read;
+    int64_t size() const override { return 40; }
+    void get(int64_t i, Sample& out) const override {
+      read.push_back(i);
+      out.set("x", i);
+    }
+    void prefetch(int64_t i) const noexcept override { asked.push_back(i); }
+  };
+  const auto same = [](const Sample& in, Sample& out) { out.set(in["x"]); };
+  for (const int wrapped : {0, 1, 2, 3, 4}) {
+    const auto watched = std::make_shared<Watched>();
+    const DatasetPtr data =
+        wrapped == 0   ? DatasetPtr(watched)
+        : wrapped == 1 ? subset(watched, {3, 39, 5, 0, 7, 9, 20, 31, 1, 2})
+        : wrapped == 2 ? map(watched, same)
+        : wrapped == 3 ? concat({from_tensors({{"x", zeros({3}, {.dtype = i64})}}), watched})
+                       : cached(watched, 1 << 20);
+    const int64_t batch = 5;
+    (void)pass_of(Loader(data, {.batch = batch, .workers = 0, .shuffle = false}), 0);
+    ASSERT_FALSE(watched->asked.empty());
+    const std::set<int64_t> read(watched->read.begin(), watched->read.end());
+    for (const int64_t i : watched->asked) EXPECT_TRUE(read.contains(i)) << wrapped << " " << i;
+    // All but the first of each batch, and the one that tells the loader what samples have.
+    EXPECT_GE(watched->asked.size() + data->size() / batch + 1, watched->read.size()) << wrapped;
+  }
+}
+
 }  // namespace
 }  // namespace brim::data

@@ -32,6 +32,9 @@ struct OwnTable final : Dataset {
     std::copy_n(rows.begin() + i * kColumns, kColumns, out.make<float>("x", {kColumns}).begin());
     out.set("y", i % 10);
   }
+  void prefetch(int64_t i) const noexcept override {
+    for (int64_t k = 0; k < kColumns; k += 16) __builtin_prefetch(&rows[i * kColumns + k]);
+  }
   bool in_memory() const override { return true; }
 };
 

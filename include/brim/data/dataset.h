@@ -40,6 +40,11 @@ class Dataset {
   /// is no Error of brim, is a sample that cannot be read (LoaderOptions::on_error).
   virtual void get(int64_t i, Sample& out) const = 0;
 
+  /// Called shortly before get(i), by the thread that will, where it knows: a data set in memory,
+  /// or mapped, can ask for the cache lines of sample i meanwhile. Throws nothing; does nothing by
+  /// default.
+  virtual void prefetch(int64_t i) const noexcept;
+
   /// How long sample i is, for batches of samples of about one length (Buckets), without reading
   /// it. Throws ValueError by default.
   virtual int64_t length(int64_t i) const;

@@ -41,6 +41,9 @@ class Cached final : public Dataset {
     for (const SampleField& field : in.fields()) out.set(field);
     keep(i, in);
   }
+  void prefetch(int64_t i) const noexcept override {
+    if (!at(i).load(std::memory_order_relaxed)) from_->prefetch(i);
+  }
   int64_t length(int64_t i) const override { return from_->length(i); }
   std::string describe(int64_t i) const override { return from_->describe(i); }
   void check() const override { from_->check(); }

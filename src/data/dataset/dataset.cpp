@@ -11,6 +11,7 @@
 #include "data/dataset/sample_access.h"
 #include "data/keyed.h"
 #include "data/permutation.h"
+#include "data/prefetch.h"
 #include "diag/span.h"
 
 namespace brim::data {
@@ -44,6 +45,10 @@ class Tensors final : public Dataset {
         std::memcpy(to, static_cast<const char*>(f.rows.raw()) + i * f.bytes,
                     static_cast<size_t>(f.bytes));
   }
+  void prefetch(int64_t i) const noexcept override {
+    for (const Field& f : fields_)
+      data::prefetch(static_cast<const char*>(f.rows.raw()) + i * f.bytes, f.bytes);
+  }
   bool in_memory() const override { return true; }
 
  private:
@@ -70,6 +75,10 @@ class Mixed : public Dataset {
   void get(int64_t i, Sample& out) const override {
     const auto [part, sample] = find(i);
     parts_[part]->get(sample, out);
+  }
+  void prefetch(int64_t i) const noexcept override {
+    const auto [part, sample] = find(i);
+    parts_[part]->prefetch(sample);
   }
   int64_t length(int64_t i) const override {
     const auto [part, sample] = find(i);
@@ -198,6 +207,7 @@ class Mapped final : public Dataset {
     const diag::AddTicks time(SampleAccess::augmenting(out));
     f_(in, out);
   }
+  void prefetch(int64_t i) const noexcept override { from_->prefetch(i); }
   int64_t length(int64_t i) const override { return from_->length(i); }
   std::string describe(int64_t i) const override { return from_->describe(i); }
   void check() const override { from_->check(); }
@@ -208,6 +218,8 @@ class Mapped final : public Dataset {
 };
 
 }  // namespace
+
+void Dataset::prefetch(int64_t) const noexcept {}
 
 int64_t Dataset::length(int64_t) const {
   raise<ValueError>(

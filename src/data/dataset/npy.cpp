@@ -13,6 +13,7 @@
 #include "core/check.h"
 #include "data/file.h"
 #include "data/mapped_file.h"
+#include "data/prefetch.h"
 #include "io/zip_reader.h"
 
 namespace brim::data {
@@ -129,6 +130,9 @@ class Arrays : public Dataset {
       else if (f.bytes > 0)
         std::memcpy(to, from, static_cast<size_t>(f.bytes));
     }
+  }
+  void prefetch(int64_t i) const noexcept override {
+    for (const Field& f : fields_) data::prefetch(f.array.data.data() + i * f.bytes, f.bytes);
   }
   std::string describe(int64_t i) const override { return fmt::format("{}: row {}", path_, i); }
   bool in_memory() const override { return true; }

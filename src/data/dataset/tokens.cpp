@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "data/mapped_file.h"
+#include "data/prefetch.h"
 
 namespace brim::data {
 namespace {
@@ -61,14 +62,16 @@ class Tokens final : public Dataset {
   void get(int64_t i, Sample& out) const override {
     const auto x = out.make<int64_t>("x", {options_.window});
     const auto y = out.make<int64_t>("y", {options_.window});
-    const auto token = static_cast<int64_t>(size_of(options_.dtype));
-    const uint8_t* const from = file_.bytes().data() + i * options_.stride * token;
+    const uint8_t* const from = window(i);
     widen(options_.dtype, from, x);
     std::copy(x.begin() + 1, x.end(), y.begin());
-    widen(options_.dtype, from + options_.window * token, y.last(1));
+    widen(options_.dtype, from + options_.window * token(), y.last(1));
     if (options_.vocabulary == 0) return;
     check_token(i, x[0]);
     for (const int64_t t : y) check_token(i, t);
+  }
+  void prefetch(int64_t i) const noexcept override {
+    data::prefetch(window(i), (options_.window + 1) * token());
   }
   int64_t length(int64_t) const override { return options_.window; }
   std::string describe(int64_t i) const override {
@@ -78,6 +81,10 @@ class Tokens final : public Dataset {
   bool in_memory() const override { return true; }
 
  private:
+  int64_t token() const { return static_cast<int64_t>(size_of(options_.dtype)); }  // its bytes
+  const uint8_t* window(int64_t i) const {
+    return file_.bytes().data() + i * options_.stride * token();
+  }
   void check_token(int64_t i, int64_t t) const {
     BRIM_CHECK(t >= 0 && t < options_.vocabulary, FileError,
                "{}: a token is {}, and the vocabulary has {}", describe(i), t, options_.vocabulary);

@@ -154,7 +154,9 @@ void Epoch::Pipeline::read_samples(Slot& slot, Scratch& scratch) {
   if (!stacks && scratch.samples.size() < samples.size()) scratch.samples.resize(samples.size());
   const SampleRows* const rows = stacks ? &slot.memory.rows() : nullptr;
   size_t made = 0;
-  for (const int64_t sample : samples) {
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const int64_t sample = samples[i];
+    if (i + 1 < samples.size()) state_->data->prefetch(samples[i + 1]);
     Sample& to = scratch.samples[stacks ? 0 : made];
     if (read_sample(sample, to, slot, rows, static_cast<int64_t>(made))) samples[made++] = sample;
     scratch.reading += std::exchange(SampleAccess::reading(to), 0);
