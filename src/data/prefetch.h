@@ -8,7 +8,7 @@ namespace brim::data {
 
 /// Fetches the first cache lines of `bytes`; the CPU follows a longer walk by itself.
 inline void prefetch(const void* memory, int64_t bytes) {
-  constexpr int64_t kLine = 64, kMaxBytes = 32 * kLine;
+  constexpr int64_t kLine = 64, kMaxBytes = 64 * kLine;
   const char* const from = static_cast<const char*>(memory);
   for (int64_t at = 0; at < std::min(bytes, kMaxBytes); at += kLine) __builtin_prefetch(from + at);
 }

@@ -67,6 +67,9 @@ class Source {
   /// as the source. Empty where samples are no files. Throws FileError.
   virtual std::span<const uint8_t> file(int64_t i, std::vector<uint8_t>& buffer) const;
 
+  /// Called shortly before sample i is asked for, as Dataset::prefetch is.
+  virtual void prefetch(int64_t i) const noexcept;
+
   /// Throws FileError where what `view` and `file` gave may have been lost while it was used: their
   /// file became shorter. To be called afterwards; the loader does, once a batch.
   virtual void check() const {}

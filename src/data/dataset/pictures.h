@@ -22,6 +22,7 @@ class LabelledPictures final : public Dataset {
 
   int64_t size() const override { return source->size(); }
   void get(int64_t i, Sample& out) const override;
+  void prefetch(int64_t i) const noexcept override { source->prefetch(i); }
   std::string describe(int64_t i) const override { return source->describe(i); }
   void check() const override { source->check(); }
   bool in_memory() const override { return source->in_memory(); }

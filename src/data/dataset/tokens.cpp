@@ -1,47 +1,18 @@
 #include <brim/data/tables.h>
 
-#include <algorithm>
-#include <cstring>
-
 #include "core/check.h"
+#include "data/dataset/token_windows.h"
 #include "data/mapped_file.h"
 #include "data/prefetch.h"
 
 namespace brim::data {
 namespace {
 
-/// Widens tokens, which need not be aligned.
-template <class T>
-void widen(const uint8_t* from, std::span<int64_t> to) {
-  for (size_t i = 0; i < to.size(); ++i) {
-    T token;
-    std::memcpy(&token, from + i * sizeof(T), sizeof(T));
-    to[i] = static_cast<int64_t>(token);
-  }
-}
-
-void widen(DType dtype, const uint8_t* from, std::span<int64_t> to) {
-  switch (dtype) {
-    case DType::u8:
-      return widen<uint8_t>(from, to);
-    case DType::u16:
-      return widen<uint16_t>(from, to);
-    case DType::i32:
-      return widen<int32_t>(from, to);
-    case DType::u32:
-      return widen<uint32_t>(from, to);
-    case DType::i64:
-      return widen<int64_t>(from, to);
-    default:
-      raise<ValueError>("[data] tokens of {}; they are u8, u16, i32, u32 or i64", name(dtype));
-  }
-}
-
 class Tokens final : public Dataset {
  public:
   Tokens(const std::string& path, const TokenOptions& options) : file_(path), options_(options) {
     const TokenOptions& o = options_;
-    widen(o.dtype, nullptr, {});  // whether it is one of these
+    widen_window(o.dtype, nullptr, 0, nullptr, nullptr);  // whether it is one of these
     if (options_.stride == 0) options_.stride = o.window;
     BRIM_CHECK(o.window > 0 && o.stride > 0, ValueError,
                "[data] windows of {} tokens, {} apart: must be at least 1", o.window, o.stride);
@@ -62,10 +33,7 @@ class Tokens final : public Dataset {
   void get(int64_t i, Sample& out) const override {
     const auto x = out.make<int64_t>("x", {options_.window});
     const auto y = out.make<int64_t>("y", {options_.window});
-    const uint8_t* const from = window(i);
-    widen(options_.dtype, from, x);
-    std::copy(x.begin() + 1, x.end(), y.begin());
-    widen(options_.dtype, from + options_.window * token(), y.last(1));
+    widen_window(options_.dtype, window(i), options_.window, x.data(), y.data());
     if (options_.vocabulary == 0) return;
     check_token(i, x[0]);
     for (const int64_t t : y) check_token(i, t);

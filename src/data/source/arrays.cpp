@@ -13,6 +13,7 @@
 #include "core/check.h"
 #include "data/image/decode.h"
 #include "data/mapped_file.h"
+#include "data/prefetch.h"
 #include "data/source/parts.h"
 
 namespace brim::data {
@@ -95,6 +96,10 @@ class Arrays final : public SourceOfParts<Part> {
     const Part& part = part_of(i);
     if (part.stored.channels != 3) return {};
     return stored(part, i);
+  }
+  void prefetch(int64_t i) const noexcept override {
+    const ImageView picture = stored(part_of(i), i);
+    data::prefetch(picture.pixels, picture.shape.bytes());
   }
   void read(int64_t i, Image& out) const override {
     copy_as_rgb(stored(part_of(i), i), out);

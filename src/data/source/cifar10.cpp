@@ -12,6 +12,7 @@
 #include "data/file.h"
 #include "data/image/decode.h"
 #include "data/mapped_file.h"
+#include "data/prefetch.h"
 
 namespace brim::data {
 namespace {
@@ -80,6 +81,9 @@ class Cifar10 final : public Source {
     return {records_[static_cast<size_t>(i)] + 1, image_shape(), PixelOrder::chw};
   }
 
+  void prefetch(int64_t i) const noexcept override {
+    data::prefetch(records_[static_cast<size_t>(i)], kCifarRecord);
+  }
   void read(int64_t i, Image& out) const override {
     copy_as_rgb(view(i), out);
     file_of(i).check();

@@ -13,6 +13,7 @@
 #include "data/gzip.h"
 #include "data/image/decode.h"
 #include "data/mapped_file.h"
+#include "data/prefetch.h"
 #include "data/source/parts.h"
 
 namespace brim::data {
@@ -190,6 +191,11 @@ class Idx final : public SourceOfParts<IdxPart> {
     return parts_.back().images.shape() == shape ? shape : ImageShape{};
   }
 
+  void prefetch(int64_t i) const noexcept override {
+    const IdxPart& part = part_of(i);
+    const auto picture = part.images.image(i - part.first);
+    data::prefetch(picture.data(), static_cast<int64_t>(picture.size()));
+  }
   void read(int64_t i, Image& out) const override {
     const IdxPart& part = part_of(i);
     const ImageShape rgb = part.images.shape();

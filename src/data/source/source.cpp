@@ -78,6 +78,8 @@ std::shared_ptr<const Source> open_by_content(const std::string& where, Split sp
 
 ImageView Source::view(int64_t) const { return {}; }
 
+void Source::prefetch(int64_t) const noexcept {}
+
 std::span<const uint8_t> Source::file(int64_t, std::vector<uint8_t>&) const { return {}; }
 
 const char* to_string(Split split) {

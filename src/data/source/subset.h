@@ -25,6 +25,7 @@ class SourceSubset final : public Source {
   std::span<const uint8_t> file(int64_t i, std::vector<uint8_t>& buffer) const override {
     return from_->file(at(i), buffer);
   }
+  void prefetch(int64_t i) const noexcept override { from_->prefetch(at(i)); }
   void check() const override { from_->check(); }
   bool in_memory() const override { return from_->in_memory(); }
   std::string describe(int64_t i) const override { return from_->describe(at(i)); }
