@@ -92,7 +92,7 @@ TEST(ByteScale, VectorsMakeTheBitsOfTheDivisions) {
     const int count = round == 0 ? 256 : random.uniform(0, 70);
     const bool flip = random.uniform(0, 1) != 0;
     std::vector<float> got(static_cast<size_t>(count)), expected;
-    scale.convert(bytes.data(), count, flip, got.data());
+    scale.convert({bytes.data(), 0, got.data(), 0, count, 1, flip});
     for (int i = 0; i < count; ++i) {
       const auto byte = static_cast<float>(bytes[static_cast<size_t>(flip ? count - 1 - i : i)]);
       expected.push_back((byte / 255.0f - mean) / std);

@@ -21,27 +21,31 @@ V divide(V x, V divisor, V reciprocal) {
   return hn::MulAdd(hn::NegMulAdd(guess, divisor, x), reciprocal, guess);
 }
 
-// Returns how many it converted: all, or none if there are fewer than a vector holds.
-int convert(const uint8_t* from, int count, bool flip, float mean, float std, float* to) {
+// Returns whether it converted them: not where a row has fewer than a vector holds.
+bool convert(ScaledRows<uint8_t> all, float mean, float std) {
   const hn::ScalableTag<float> d;
   const hn::RebindToSigned<decltype(d)> di;
   const hn::Rebind<uint8_t, decltype(d)> bytes;
   const int lanes = static_cast<int>(hn::Lanes(d));
-  if (count < lanes) return 0;
+  if (all.count < lanes) return false;
   const auto most = hn::Set(d, 255.0f), part = hn::Set(d, 1.0f / 255.0f);
   const auto mean_v = hn::Set(d, mean), std_v = hn::Set(d, std), factor = hn::Set(d, 1.0f / std);
-  const auto block = [&](int i) {
-    const auto x = hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(bytes, from + i)));
-    const auto y = divide(hn::Sub(divide(x, most, part), mean_v), std_v, factor);
-    if (flip)
-      hn::StoreU(hn::Reverse(d, y), d, to + (count - lanes - i));
-    else
-      hn::StoreU(y, d, to + i);
+  const auto floats = [&](int i) {
+    const auto x = hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(bytes, all.from + i)));
+    return divide(hn::Sub(divide(x, most, part), mean_v), std_v, factor);
   };
-  int i = 0;
-  for (; i + lanes <= count; i += lanes) block(i);
-  if (i < count) block(count - lanes);  // overlaps the one before
-  return count;
+  const int last = all.count - lanes;  // overlaps the one before
+  for (; all.rows > 0; --all.rows, all.from += all.from_pitch, all.to += all.to_pitch) {
+    if (all.flip) {
+      for (int i = 0; i < last; i += lanes)
+        hn::StoreU(hn::Reverse(d, floats(i)), d, all.to + (last - i));
+      hn::StoreU(hn::Reverse(d, floats(last)), d, all.to);
+    } else {
+      for (int i = 0; i < last; i += lanes) hn::StoreU(floats(i), d, all.to + i);
+      hn::StoreU(floats(last), d, all.to + last);
+    }
+  }
+  return true;
 }
 
 void split(const uint8_t* from, int count, uint8_t* red, uint8_t* green, uint8_t* blue) {
@@ -79,14 +83,15 @@ ByteScale::ByteScale(float mean, float std) : mean_(mean), std_(std) {
     table_[static_cast<size_t>(x)] = formula::normalized(static_cast<uint8_t>(x), mean, std);
   }
   std::array<float, 256> tried{};
-  HWY_DYNAMIC_DISPATCH(convert)(bytes.data(), 256, false, mean, std, tried.data());
+  HWY_DYNAMIC_DISPATCH(convert)({bytes.data(), 0, tried.data(), 0, 256, 1}, mean, std);
   vectors_ = std::memcmp(tried.data(), table_.data(), sizeof tried) == 0;
 }
 
-void ByteScale::convert(const uint8_t* from, int count, bool flip, float* to) const {
-  if (vectors_ && HWY_DYNAMIC_DISPATCH(convert)(from, count, flip, mean_, std_, to) == count)
-    return;
-  for (int i = 0; i < count; ++i) to[flip ? count - 1 - i : i] = table_[from[i]];
+void ByteScale::convert(ScaledRows<uint8_t> all) const {
+  if (vectors_ && HWY_DYNAMIC_DISPATCH(convert)(all, mean_, std_)) return;
+  for (; all.rows > 0; --all.rows, all.from += all.from_pitch, all.to += all.to_pitch)
+    for (int i = 0; i < all.count; ++i)
+      all.to[all.flip ? all.count - 1 - i : i] = table_[all.from[i]];
 }
 
 void split_rgb(const uint8_t* from, int count, uint8_t* red, uint8_t* green, uint8_t* blue) {

@@ -8,6 +8,18 @@
 
 namespace brim::data {
 
+/// Rows of one channel and where their floats go; pitches in elements.
+template <class T>
+struct ScaledRows {
+  const T* from;
+  int64_t from_pitch;
+  float* to;
+  int64_t to_pitch;
+  int count;          ///< of a row
+  int rows;           ///< at least 1
+  bool flip = false;  ///< the last one of a row comes first
+};
+
 /// (x / 255 - mean) / std for the bytes of one channel, each operation rounded as IEEE 754 says.
 class ByteScale {
  public:
@@ -16,8 +28,7 @@ class ByteScale {
 
   float operator()(uint8_t x) const { return table_[x]; }
 
-  /// `count` bytes; with `flip` the last one comes first.
-  void convert(const uint8_t* from, int count, bool flip, float* to) const;
+  void convert(ScaledRows<uint8_t> all) const;
 
  private:
   std::array<float, 256> table_{};
@@ -31,8 +42,10 @@ class WordScale {
   WordScale(float mean, float std) : mean_(mean), std_(std) {}
 
   float operator()(uint16_t x) const { return formula::normalized(x, mean_, std_); }
-  void convert(const uint16_t* from, int count, bool flip, float* to) const {
-    for (int i = 0; i < count; ++i) to[flip ? count - 1 - i : i] = (*this)(from[i]);
+  void convert(ScaledRows<uint16_t> all) const {
+    for (; all.rows > 0; --all.rows, all.from += all.from_pitch, all.to += all.to_pitch)
+      for (int i = 0; i < all.count; ++i)
+        all.to[all.flip ? all.count - 1 - i : i] = (*this)(all.from[i]);
   }
 
  private:

@@ -1,4 +1,4 @@
-// Row by row, so that what a row needs stays in the first cache.
+// Interleaved pixels row by row, so that what a row needs stays in the first cache.
 #include "data/transform/to_float.h"
 
 #include <algorithm>
@@ -32,22 +32,30 @@ void write_floats(const BasicWindow<T>& window, std::span<const Scale> scales, f
   window.span(first, last);
   const int count = last - first;
   const int at = window.flip ? width - last : first;
+  int top, bottom;
+  window.span_rows(top, bottom);
+  if (count == 0) bottom = top;
+  for (size_t c = 0; c < channels && (count < width || bottom - top < height); ++c)
+    for (int y = 0; y < height; ++y)
+      if (count < width || y < top || y >= bottom)
+        std::fill_n(out + static_cast<int64_t>(c) * plane + int64_t{y} * width, width,
+                    scales[c](window.fill));
+  if (bottom == top) return;
+  const T* from = window.image.pixels + (window.box.y + top) * row_samples +
+                  (int64_t{window.box.x} + first) * step;
+  float* to = out + int64_t{top} * width + at;
+  if (planes) {
+    for (size_t c = 0; c < channels; ++c, from += next, to += plane)
+      scales[c].convert({from, row_samples, to, width, count, bottom - top, window.flip});
+    return;
+  }
   static thread_local std::vector<T> split;
-  if (!planes) split.resize(channels * static_cast<size_t>(width));
-  for (int y = 0; y < height; ++y, out += width) {
-    const bool there = window.has_row(y);
-    for (size_t c = 0; c < channels && (count < width || !there); ++c)
-      std::fill_n(out + static_cast<int64_t>(c) * plane, width, scales[c](window.fill));
-    if (!there || count == 0) continue;
-    const T* from = window.image.pixels + (window.box.y + y) * row_samples +
-                    (int64_t{window.box.x} + first) * step;
-    if (!planes) {
-      split_channels(from, count, channels, split.data(), width);
-      from = split.data();
-    }
+  split.resize(channels * static_cast<size_t>(width));
+  for (int y = top; y < bottom; ++y, from += row_samples, to += width) {
+    split_channels(from, count, channels, split.data(), width);
     for (size_t c = 0; c < channels; ++c)
-      scales[c].convert(from + static_cast<int64_t>(c) * next, count, window.flip,
-                        out + static_cast<int64_t>(c) * plane + at);
+      scales[c].convert({split.data() + static_cast<int64_t>(c) * next, 0,
+                         to + static_cast<int64_t>(c) * plane, 0, count, 1, window.flip});
   }
 }
 

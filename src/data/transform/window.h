@@ -42,6 +42,11 @@ struct BasicWindow {
     first = std::clamp(valid.x - box.x, 0, box.width);
     last = std::clamp(valid.x + valid.width - box.x, first, box.width);
   }
+  /// The same of rows.
+  void span_rows(int& first, int& last) const {
+    first = std::clamp(valid.y - box.y, 0, box.height);
+    last = std::clamp(valid.y + valid.height - box.y, first, box.height);
+  }
   bool has_row(int y) const { return box.y + y >= valid.y && box.y + y < valid.y + valid.height; }
 };
 
