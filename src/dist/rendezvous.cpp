@@ -15,6 +15,7 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/printable.h"
+#include "dist/waiting_room.h"
 
 namespace brim::dist {
 namespace {
@@ -22,6 +23,7 @@ namespace {
 constexpr double kHelloSeconds = 5;   // that a connection has to say who it is
 constexpr double kKnockSeconds = 5;   // that a listener has to answer
 constexpr size_t kMaxVisitors = 256;  // that have not said who they are
+constexpr const char* kAllHadMet = ", since all had met";
 
 template <size_t N>
 void put(char (&to)[N], const std::string& text) {
@@ -38,13 +40,10 @@ std::string take(const char (&from)[N]) {
 std::string build() { return BRIM_TEXT(BRIM_INTERFACE); }
 
 void answer(const Socket& socket, const Fault& fault) {
-  Answer message;
-  message.verdict = fault.text.empty()   ? Answer::Verdict::accepted
-                    : fault.is_other_run ? Answer::Verdict::other_run
-                                         : Answer::Verdict::refused;
-  put(message.text, fault.text);
-  std::string ignored;
-  (void)send_all(socket, &message, sizeof(message), steady_seconds() + 1, ignored);
+  const Answer::Verdict verdict = fault.text.empty()   ? Answer::Verdict::accepted
+                                  : fault.is_other_run ? Answer::Verdict::other_run
+                                                       : Answer::Verdict::refused;
+  (void)send_answer(socket, verdict, fault.text, steady_seconds() + 1);
 }
 
 /// Connections that have not said who they are.
@@ -70,22 +69,12 @@ std::string names(const std::set<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
-/// Of ranks that had met and do not answer `listener`'s rank any more; `hint`: " (...)" or "".
-[[noreturn]] void raise_silent(const std::set<int>& ranks, int rank, const Socket& listener,
-                               double seconds, const std::string& hint = "") {
-  const bool one = ranks.size() == 1;
-  raise<DistError>(
-      "[dist] {} {} not been heard of for {:.1f} s by rank {} at {}, since all had met{}: {} "
-      "stopped, or {} has",
-      names(ranks), one ? "has" : "have", seconds, rank, own_end(listener).str(), hint,
-      one ? "it has" : "they have", one ? "its host" : "their host");
-}
-
 /// Of ranks that did not come in time. `last_fault`: whom the listener turned away, or "".
 [[noreturn]] void raise_missing(const std::set<int>& ranks, const Socket& listener,
                                 const Expected& expected, const std::string& last_fault) {
   const std::string hint = last_fault.empty() ? "" : " (turned away: " + last_fault + ")";
-  if (expected.mesh != 0) raise_silent(ranks, expected.rank, listener, expected.timeout, hint);
+  if (expected.mesh != 0)
+    raise_silent(ranks, expected.rank, own_end(listener), expected.timeout, kAllHadMet + hint);
   raise<DistError>(
       "[dist] {} did not come to rank {} at {} within {:g} s{}; were all processes started?",
       names(ranks), expected.rank, own_end(listener).str(), expected.timeout, hint);
@@ -100,6 +89,25 @@ EndpointRow EndpointRow::of(const Endpoint& endpoint) {
   return row;
 }
 Endpoint EndpointRow::endpoint() const { return {take(host), static_cast<uint16_t>(port)}; }
+
+bool send_answer(const Socket& socket, Answer::Verdict verdict, const std::string& text,
+                 double deadline) {
+  Answer message;
+  message.verdict = verdict;
+  put(message.text, text);
+  std::string ignored;
+  return send_all(socket, &message, sizeof(message), deadline, ignored);
+}
+std::string text_of(const Answer& answer) { return take(answer.text); }
+
+void raise_silent(const std::set<int>& ranks, int rank, const Endpoint& at, double seconds,
+                  const std::string& when) {
+  const bool one = ranks.size() == 1;
+  raise<DistError>(
+      "[dist] {} {} not been heard of for {:.1f} s by rank {} at {}{}: {} stopped, or {} has",
+      names(ranks), one ? "has" : "have", seconds, rank, at.str(), when,
+      one ? "it has" : "they have", one ? "its host" : "their host");
+}
 
 Hello make_hello(int rank, int size, uint16_t port, uint64_t mesh, const std::string& token) {
   Hello hello;
@@ -136,7 +144,8 @@ Fault fault_of(const Hello& hello, const Expected& expected) {
   return {};
 }
 
-std::vector<std::vector<Arrival>> accept_ranks(const Socket& listener, const Expected& expected) {
+std::vector<std::vector<Arrival>> accept_ranks(const Socket& listener, const Expected& expected,
+                                               WaitingRoom* room) {
   const auto meshes = static_cast<size_t>(expected.meshes);
   const double deadline = expected.begin + expected.timeout;
   std::vector<std::vector<Arrival>> arrivals(meshes);
@@ -150,8 +159,14 @@ std::vector<std::vector<Arrival>> accept_ranks(const Socket& listener, const Exp
   std::string last_fault;
   while (!missing.empty()) {
     double now = steady_seconds();
-    if (now >= deadline)
-      raise_missing({missing.begin(), missing.end()}, listener, expected, last_fault);
+    try {
+      if (room) room->look_after(arrivals[0], now);
+      if (now >= deadline)
+        raise_missing({missing.begin(), missing.end()}, listener, expected, last_fault);
+    } catch (const DistError& e) {
+      if (room) room->give_up(arrivals[0], e.what());
+      throw;
+    }
     std::vector<pollfd> entries = {{listener.fd(), POLLIN, 0}};
     for (const Visitor& v : visitors) entries.push_back({v.socket.fd(), POLLIN, 0});
     const double wait = std::min(deadline - now, 0.2);
@@ -194,7 +209,7 @@ Welcome introduce(const Socket& socket, const Hello& hello, double deadline, std
   if (!send_all(socket, &hello, sizeof(hello), deadline, why) ||
       !receive_all(socket, &message, sizeof(message), deadline, why))
     return Welcome::no_answer;
-  why = take(message.text);
+  why = text_of(message);
   if (message.verdict == Answer::Verdict::other_run) return Welcome::other_run;
   BRIM_CHECK(message.verdict == Answer::Verdict::accepted, DistError,
              "[dist] rank {} was turned away at {}: {}", hello.rank, other_end(socket).str(), why);
@@ -215,24 +230,22 @@ std::vector<Endpoint> host_table(const TcpOptions& options, const std::string& h
       "Choose another MASTER_PORT",
       host, fmt::join(options.ports, ", "));
   mesh = listen_on({host, 0});
+  WaitingRoom room(own_end(listener), options.group.heartbeat_timeout);
   const std::vector<Arrival> arrivals =
-      std::move(accept_ranks(listener, {.rank = 0,
-                                        .size = options.size,
-                                        .token = options.token,
-                                        .begin = deadline - options.join_timeout,
-                                        .timeout = options.join_timeout})[0]);
+      std::move(accept_ranks(listener,
+                             {.rank = 0,
+                              .size = options.size,
+                              .token = options.token,
+                              .begin = deadline - options.join_timeout,
+                              .timeout = options.join_timeout},
+                             &room)[0]);
   std::vector<Endpoint> endpoints = {own_end(mesh)};
   for (size_t r = 1; r < arrivals.size(); ++r)
     endpoints.push_back(
         {other_end(arrivals[r].socket).host, static_cast<uint16_t>(arrivals[r].hello.port)});
   std::vector<EndpointRow> table;
   for (const Endpoint& endpoint : endpoints) table.push_back(EndpointRow::of(endpoint));
-  for (size_t r = 1; r < arrivals.size(); ++r) {
-    std::string why;
-    BRIM_CHECK(send_all(arrivals[r].socket, table.data(), table.size() * sizeof(EndpointRow),
-                        deadline, why),
-               DistError, "[dist] rank {} has left while the ranks met: {}", r, why);
-  }
+  room.hand_out(arrivals, table);
   return endpoints;
 }
 
@@ -255,10 +268,7 @@ std::vector<Endpoint> fetch_table(const TcpOptions& options, const std::string& 
       if (welcome == Welcome::other_run) turned_away = why;
       if (welcome != Welcome::accepted) continue;
       std::vector<EndpointRow> table(static_cast<size_t>(options.size));
-      BRIM_CHECK(
-          receive_all(socket, table.data(), table.size() * sizeof(EndpointRow), deadline, why),
-          DistError, "[dist] rank {} waits for the other ranks, and rank 0 at {}: {}", options.rank,
-          last.str(), why);
+      wait_for_table(socket, options.rank, options.group.heartbeat_timeout, deadline, table);
       std::vector<Endpoint> endpoints;
       for (const EndpointRow& row : table) endpoints.push_back(row.endpoint());
       return endpoints;
@@ -298,7 +308,8 @@ std::vector<std::vector<Socket>> connect_meshes(int rank, const std::vector<Endp
       socket = connect_to(at, std::max(deadline - steady_seconds(), 0.1), why);
       const bool accepted =
           socket.is_open() && introduce(socket, hello, deadline, why) == Welcome::accepted;
-      if (!accepted && steady_seconds() >= deadline) raise_silent({peer}, rank, listener, timeout);
+      if (!accepted && steady_seconds() >= deadline)
+        raise_silent({peer}, rank, own_end(listener), timeout, kAllHadMet);
       BRIM_CHECK(accepted, DistError, "[dist] rank {} cannot reach rank {} at {}: {}", rank, peer,
                  at.str(), why);
     }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,9 +28,16 @@ struct Hello {
 };
 static_assert(sizeof(Hello) == 160);
 
-/// What comes back.
+/// What comes back; and, to a rank that joins the run, what comes then.
 struct Answer {
-  enum class Verdict : uint32_t { refused, accepted, other_run };
+  enum class Verdict : uint32_t {
+    refused,
+    accepted,
+    other_run,
+    waiting,   ///< others are yet to come
+    complete,  ///< the table of all follows
+    failed,    ///< no table will come
+  };
   Verdict verdict = Verdict::refused;
   char text[252] = {};  ///< why not
 };
@@ -68,9 +76,22 @@ struct Arrival {
   Socket socket;
   Hello hello;
 };
+class WaitingRoom;
 /// Accepts until all are there that are expected; element [m][r] is rank r's in the m-th mesh.
-/// Strangers are answered and closed. Throws DistError at the timeout, naming who did not come.
-std::vector<std::vector<Arrival>> accept_ranks(const Socket& listener, const Expected& expected);
+/// Strangers are answered and closed. `room`: for those of the first mesh that are there already.
+/// Throws DistError at the timeout, naming who did not come.
+std::vector<std::vector<Arrival>> accept_ranks(const Socket& listener, const Expected& expected,
+                                               WaitingRoom* room = nullptr);
+
+/// Sends an answer with what fits of `text`. Returns whether it went at once.
+bool send_answer(const Socket& socket, Answer::Verdict verdict, const std::string& text,
+                 double deadline);
+/// The answer's text, printable.
+std::string text_of(const Answer& answer);
+/// Of ranks that do not answer rank `rank`, which is at `at`, any more. `when`: ", since all had
+/// met", or how far they were. Throws DistError.
+[[noreturn]] void raise_silent(const std::set<int>& ranks, int rank, const Endpoint& at,
+                               double seconds, const std::string& when);
 
 /// What comes of saying hello.
 enum class Welcome : uint8_t {

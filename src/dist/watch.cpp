@@ -16,9 +16,7 @@
 namespace brim::dist {
 namespace {
 
-constexpr double kBeat = 0.5;    // seconds from one to the next
-constexpr double kSoon = 0.5;    // seconds until a reason has come
-constexpr double kAsleep = 1.5;  // this process itself was stopped, if its thread comes so late
+constexpr double kSoon = 0.5;  // seconds until a reason has come
 
 }  // namespace
 
@@ -163,12 +161,12 @@ void Watch::loop() {
         note(fmt::format("{} has not been heard of for {:.1f} s: it has stopped, or its host has",
                          peer.name, now - peer.heard));
       }
-      if (now - beat >= kBeat && !failed_) {
+      if (now - beat >= kHeartbeat && !failed_) {
         beat = now;
         tell(Kind::beat, "");
       }
     }
-    (void)poll(entries.data(), entries.size(), static_cast<int>(kBeat / 2 * 1e3));
+    (void)poll(entries.data(), entries.size(), static_cast<int>(kHeartbeat / 2 * 1e3));
   }
 }
 

@@ -14,6 +14,9 @@
 
 namespace brim::dist {
 
+constexpr double kHeartbeat = 0.5;  ///< seconds from one sign of life to the next
+constexpr double kAsleep = 1.5;  ///< this process itself was stopped, if its thread comes so late
+
 class Watch {
  public:
   /// `sockets`: to each rank but this one, by rank. `names`: for messages, "rank 1 (10.0.0.2)".

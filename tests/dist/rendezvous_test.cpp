@@ -118,6 +118,66 @@ TEST(Rendezvous, RanksThatStopBeforeTheHeartbeatAreNamed) {
   }
 }
 
+/// Joins until that fails, which sets `done`.
+void join_until(const TcpOptions& options, std::atomic<bool>& done) {
+  Socket mesh;
+  try {
+    (void)join(options, mesh);
+  } catch (const DistError&) {
+    done = true;
+    throw;
+  }
+}
+void wait_until(const std::atomic<bool>& done) {
+  while (!done) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
+TEST(Rendezvous, RanksThatStopOrEndBeforeAllHaveComeAreNamed) {
+  for (const bool ends : {false, true}) {
+    const std::vector<uint16_t> ports = test_ports();
+    std::atomic<bool> done{false};
+    const std::vector<std::string> failures = failures_of(3, [&](int rank) {
+      TcpOptions options = options_of(rank, 3, ports);
+      options.size = 4;  // rank 3 never comes
+      options.join_timeout = 60;
+      options.group.heartbeat_timeout = 1.1;
+      if (rank < 2) return join_until(options, done);
+      std::string why;
+      Socket socket;
+      while (!socket.is_open()) socket = connect_to({"127.0.0.1", ports[0]}, 1, why);
+      const Hello hello = make_hello(2, 4, 80, 0, "secret");
+      EXPECT_EQ(introduce(socket, hello, steady_seconds() + 10, why), Welcome::accepted) << why;
+      if (!ends) wait_until(done);
+    });
+    const char* const says =
+        ends ? "rank 2 came to rank 0 at 127.0.0.1" : "rank 2 has not been heard of for";
+    EXPECT_TRUE(has(failures[0], says)) << failures[0];
+    EXPECT_TRUE(has(failures[0], "before all had met")) << failures[0];
+    EXPECT_TRUE(has(failures[1], "it has given up: [dist] rank 2")) << failures[1];
+  }
+}
+
+TEST(Rendezvous, RankZeroIsNamedWhereItStopsBeforeAllHaveCome) {
+  const std::vector<uint16_t> ports = test_ports();
+  const Socket listener = listen_on({"127.0.0.1", ports[0]});
+  ASSERT_TRUE(listener.is_open());
+  std::atomic<bool> done{false};
+  const std::vector<std::string> failures = failures_of(2, [&](int rank) {
+    if (rank == 0) {  // lets rank 1 in, and says nothing from then on
+      const auto arrivals = accept_ranks(
+          listener,
+          {.rank = 0, .size = 2, .token = "secret", .begin = steady_seconds(), .timeout = 20});
+      return wait_until(done);
+    }
+    TcpOptions options = options_of(1, 2, ports);
+    options.join_timeout = 60;
+    options.group.heartbeat_timeout = 1.1;
+    join_until(options, done);
+  });
+  EXPECT_TRUE(has(failures[1], "rank 0 has not been heard of for")) << failures[1];
+  EXPECT_TRUE(has(failures[1], "before all had met")) << failures[1];
+}
+
 TEST(Rendezvous, HellosThatAreNoRanks) {
   const Expected expected{.rank = 0, .size = 3, .token = "t"};
   const auto fault = [&](const std::function<void(Hello&)>& change) {

@@ -1,0 +1,117 @@
+#include "dist/waiting_room.h"
+
+#include <poll.h>
+
+#include <chrono>
+#include <thread>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "dist/watch.h"
+
+namespace brim::dist {
+namespace {
+
+constexpr double kReturns = 2;  // seconds that one has to come again whose connection ended
+constexpr double kTakes = 0.5;  // seconds that a rank may take to read the table
+constexpr const char* kBeforeAllMet = ", before all had met";
+
+}  // namespace
+
+void WaitingRoom::look_after(std::vector<Arrival>& arrivals, double now) {
+  guests_.resize(arrivals.size());
+  const bool slept = now - before_ > kAsleep;  // this process itself was stopped
+  const bool is_time = now - beat_ >= kHeartbeat;
+  before_ = now;
+  if (is_time) beat_ = now;
+  for (size_t r = 0; r < arrivals.size(); ++r) {
+    const Socket& socket = arrivals[r].socket;
+    Guest& guest = guests_[r];
+    if (!socket.is_open()) continue;
+    char beats[64];
+    std::string why;
+    const ptrdiff_t got = receive_some(socket, beats, sizeof(beats), why);
+    if (got < 0) {  // it may have missed the answer, and comes again
+      if (guest.left == 0 || slept) guest.left = now;
+      BRIM_CHECK(now - guest.left < kReturns, DistError,
+                 "[dist] rank {} came to rank 0 at {} and has ended without a word ({}){}: it was "
+                 "killed, or crashed",
+                 r, at_.str(), why, kBeforeAllMet);
+      continue;
+    }
+    if (got > 0 || slept || guest.heard == 0 || guest.left > 0) guest.heard = now;
+    guest.left = 0;
+    if (now - guest.heard >= timeout_)
+      raise_silent({static_cast<int>(r)}, 0, at_, now - guest.heard, kBeforeAllMet);
+    if (is_time) (void)send_answer(socket, Answer::Verdict::waiting, "", 0);
+  }
+}
+
+void WaitingRoom::give_up(const std::vector<Arrival>& arrivals, const std::string& why) {
+  for (const Arrival& arrival : arrivals)
+    if (arrival.socket.is_open())
+      (void)send_answer(arrival.socket, Answer::Verdict::failed, why, 0);
+}
+
+void WaitingRoom::hand_out(const std::vector<Arrival>& arrivals,
+                           std::span<const EndpointRow> table) const {
+  const double deadline = steady_seconds() + timeout_;
+  for (size_t r = 0; r < arrivals.size(); ++r) {
+    const Socket& socket = arrivals[r].socket;
+    if (!socket.is_open()) continue;
+    std::string why = "it does not read";
+    BRIM_CHECK(send_answer(socket, Answer::Verdict::complete, "", deadline) &&
+                   send_all(socket, table.data(), table.size_bytes(), deadline, why),
+               DistError, "[dist] rank {} has left while the ranks met: {}", r, why);
+  }
+  // A connection that is closed with beats in it takes the table along.
+  const double until = steady_seconds() + kTakes;
+  for (const Arrival& arrival : arrivals) {
+    char beats[64];
+    std::string why;
+    while (arrival.socket.is_open() && steady_seconds() < until &&
+           receive_some(arrival.socket, beats, sizeof(beats), why) >= 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+void wait_for_table(const Socket& socket, int rank, double timeout, double deadline,
+                    std::span<EndpointRow> table) {
+  const Endpoint at = other_end(socket);
+  const auto fail = [&](const std::string& why) {
+    raise<DistError>("[dist] rank {} waits for the other ranks, and rank 0 at {}: {}", rank,
+                     at.str(), why);
+  };
+  Answer message;
+  size_t got = 0;
+  double before = steady_seconds(), heard = before, beat = 0;
+  while (true) {
+    const double now = steady_seconds();
+    if (now - before > kAsleep) heard = now;  // this process itself was stopped
+    before = now;
+    std::string why;
+    const ptrdiff_t more =
+        receive_some(socket, reinterpret_cast<char*>(&message) + got, sizeof(message) - got, why);
+    if (more < 0) fail(why);
+    if (more > 0) heard = now;
+    got += static_cast<size_t>(more);
+    if (got == sizeof(message)) {
+      got = 0;
+      if (message.verdict == Answer::Verdict::failed) fail("it has given up: " + text_of(message));
+      if (message.verdict != Answer::Verdict::complete) continue;
+      if (!receive_all(socket, table.data(), table.size_bytes(), now + timeout, why)) fail(why);
+      return;
+    }
+    if (now - heard >= timeout)
+      raise_silent({0}, rank, own_end(socket), now - heard, kBeforeAllMet);
+    if (now >= deadline) fail("no answer");
+    if (now - beat >= kHeartbeat) {
+      beat = now;
+      (void)send_all(socket, "", 1, 0, why);
+    }
+    pollfd entry{socket.fd(), POLLIN, 0};
+    (void)poll(&entry, 1, static_cast<int>(kHeartbeat / 2 * 1e3));
+  }
+}
+
+}  // namespace brim::dist
