@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <type_traits>
 
 #include "core/check.h"
@@ -83,7 +85,19 @@ void MpiLibrary::initialize() {
 MpiLibrary::~MpiLibrary() {
   int is_finalized = 1;
   if (!ours_ || gave_up_ || finalized(&is_finalized) != kSuccess || is_finalized) return;
-  (void)finalize();
+  if (others_leave()) (void)finalize();
+}
+
+bool MpiLibrary::others_leave() {
+  for (const std::weak_ptr<Watch>& weak : watches_) {
+    const std::shared_ptr<Watch> watch = weak.lock();
+    if (!watch) continue;  // its group has ended, as it should
+    watch->take_leave();   // while this waits the heartbeat goes on, so others would wait for us
+    while (!watch->have_all_left() && watch->fault().empty())
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (!watch->fault().empty()) return false;
+  }
+  return true;
 }
 
 void MpiLibrary::give_up(const std::string& why) noexcept {

@@ -2,8 +2,12 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
+
+#include "dist/watch.h"
 
 namespace brim::dist {
 
@@ -40,6 +44,9 @@ struct MpiLibrary {
   /// Makes MPI ready, which waits for all ranks, unless it is; it ends with the process. Throws
   /// DistError.
   void initialize();
+  /// The heartbeat of a group that uses MPI. Where the process ends by exit() while the group is
+  /// there, the others are told so, and MPI ends once they have left, too; not where they fail.
+  void add(const std::shared_ptr<Watch>& watch) { watches_.push_back(watch); }
   /// Throws DistError for what is no success. `what`: for the message.
   void check(int error, const char* what) const;
   /// After a failure nothing is called any more: other ranks may be gone, for which MPI waits, and
@@ -52,10 +59,12 @@ struct MpiLibrary {
  private:
   MpiLibrary();
   ~MpiLibrary();
+  bool others_leave();
 
   std::mutex mutex_;
   std::atomic<bool> gave_up_ = false;
   std::string why_;
+  std::vector<std::weak_ptr<Watch>> watches_;
   bool ours_ = false;
 };
 

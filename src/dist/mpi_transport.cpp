@@ -276,6 +276,7 @@ GroupPtr mpi_group(const TcpOptions& options) {
     return std::make_shared<ProcessGroup>(std::move(base.transport), options.group);
   base.transport->meet({.kind = CallKind::start_mpi});  // which waits for all, without an end
   mpi.initialize();
+  mpi.add(base.watch);
   const int each = base.transport->ranks_per_host();
   std::unique_ptr<Transport> transport = MpiTransport::make(std::move(base), mpi);
   transport->set_ranks_per_host(each);

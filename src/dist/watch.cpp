@@ -34,9 +34,9 @@ Watch::Watch(std::vector<Socket> sockets, std::vector<std::string> names, double
 }
 
 Watch::~Watch() {
+  take_leave();
   {
     const std::lock_guard lock(mutex_);
-    if (!failed_) tell(Kind::leaves, "");
     ending_ = true;
   }
   (void)!write(wake_[1], "", 1);
@@ -74,6 +74,17 @@ void Watch::fail(const std::string& why) noexcept {
   const std::lock_guard lock(mutex_);
   if (std::exchange(failed_, true)) return;
   tell(Kind::failed, why);
+}
+
+void Watch::take_leave() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!failed_) tell(Kind::leaves, "");
+}
+
+bool Watch::have_all_left() {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::none_of(peers_,
+                              [](const Peer& peer) { return peer.socket.is_open() && !peer.left; });
 }
 
 std::string Watch::state_of(int rank) {

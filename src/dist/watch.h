@@ -21,7 +21,7 @@ class Watch {
  public:
   /// `sockets`: to each rank but this one, by rank. `names`: for messages, "rank 1 (10.0.0.2)".
   Watch(std::vector<Socket> sockets, std::vector<std::string> names, double heartbeat_timeout);
-  /// Tells the others that this rank leaves as it should.
+  /// Takes leave of the others.
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
@@ -35,6 +35,10 @@ class Watch {
   std::string fault_soon();
   /// Tells the others why this rank gives up.
   void fail(const std::string& why) noexcept;
+  /// Tells the others that this rank leaves as it should; as the end of this object does.
+  void take_leave() noexcept;
+  /// Whether all others have told that they leave, as they should or not.
+  bool have_all_left();
   /// What a rank was in when it was last heard of: "in all_reduce of 3 f32, call 7, for 2.1 s".
   std::string state_of(int rank);
   /// Whether it has told that it leaves, as it should or not.
