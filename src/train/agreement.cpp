@@ -42,8 +42,8 @@ void TrainingLoop::agree() {
   const auto next = std::clamp<int64_t>(std::llround(kEvery * rate), 1, 100000);
   const bool heat = s_.options.heat && s_.options.heat->calls();
   const std::vector<std::string> ranks = control_->all_gather_text(
-      fmt::format("{} {} {} {}", s_.stop_wanted() ? 1 : 0,
-                  shards_ && checkpointer_.overdue() ? 1 : 0, heat ? 1 : 0, next));
+      fmt::format("{} {} {} {} {}", s_.stop_wanted() ? 1 : 0,
+                  shards_ && checkpointer_.overdue() ? 1 : 0, heat ? 1 : 0, next, feed_.skipped()));
   const auto some_rank_says = [&ranks](size_t at) {
     return std::ranges::any_of(ranks, [at](const std::string& r) { return r[at] == '1'; });
   };
@@ -51,8 +51,19 @@ void TrainingLoop::agree() {
   last_agreement_ = progress_.step;
   save_agreed_ = shards_ && ranks[0][2] == '1';  // as rank 0 proposes, here and below
   next_agreement_ = progress_.step + std::stoll(ranks[0].substr(6));
+  take_skipped(ranks);
   if (some_rank_says(4) && more()) wait_for_heat();
   agreed_at_ = Clock::now();
+}
+
+void TrainingLoop::take_skipped(const std::vector<std::string>& ranks) {
+  skipped_by_others_ = -feed_.skipped();
+  for (const std::string& r : ranks) skipped_by_others_ += std::stoll(r.substr(r.rfind(' ') + 1));
+}
+
+void TrainingLoop::share_skipped() {
+  if (control_ && s_.recipe.input.on_corrupt == "skip")
+    take_skipped(control_->all_gather_text(fmt::format(" {}", feed_.skipped())));
 }
 
 bool TrainingLoop::some_rank_is_hot() {

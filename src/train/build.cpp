@@ -101,13 +101,15 @@ std::unique_ptr<optim::Schedule> make_schedule(const Recipe& recipe, optim::Opti
 data::Loader loader_of(const Recipe& recipe, const TaskData& data, bool training, int workers,
                        const LoaderPlace& place,
                        const std::shared_ptr<const data::Sampler>& sampler) {
-  data::LoaderOptions options{
-      .batch = recipe.batch,
-      .workers = workers,
-      .shuffle = training,
-      .seed = recipe.seed,
-      .on_error = recipe.input.on_corrupt == "skip" ? data::OnError::skip : data::OnError::raise,
-      .target = place.target};
+  data::LoaderOptions options{.batch = recipe.batch,
+                              .workers = workers,
+                              .shuffle = training,
+                              .seed = recipe.seed,
+                              .target = place.target};
+  // Parts of a batch are equal, so what cannot be read is replaced where others train on parts.
+  const bool is_cut = training && (place.world_size > 1 || place.virtual_ranks > 1);
+  if (recipe.input.on_corrupt == "skip")
+    options.on_error = is_cut ? data::OnError::replace : data::OnError::skip;
   if (training) {
     options.batch /= place.world_size;
     options.rank = place.rank, options.world_size = place.world_size;

@@ -276,12 +276,6 @@ void check_options(const Recipe& recipe, const TrainOptions& options) {
   BRIM_CHECK(options.devices.size() == 1 || processes == 1, ValueError,
              "[train] each of several processes has one device, not {}; start one for each device",
              options.devices.size());
-  const bool is_cut = options.devices.size() * processes > 1 || recipe.virtual_ranks > 1;
-  BRIM_CHECK(
-      !is_cut || recipe.input.on_corrupt != "skip", ValueError,
-      "[train] input.on_corrupt = \"skip\" makes batches smaller, and {} share them equally; "
-      "use \"raise\"",
-      options.devices.size() > 1 ? "devices" : "ranks, virtual ones too,");
 }
 
 /// Of several devices. Virtual accelerators that are paced have the links of their profile.

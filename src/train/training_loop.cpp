@@ -283,9 +283,7 @@ void TrainingLoop::report() {
   if (sampling_) sampling_->border();
 }
 
-void TrainingLoop::publish() {
-  publisher_.publish(progress_, feed_, skipped_before_ + feed_.skipped(), checkpointer_);
-}
+void TrainingLoop::publish() { publisher_.publish(progress_, feed_, skipped(), checkpointer_); }
 
 bool TrainingLoop::tell_is_due() const {
   return (s_.options.progress || publisher_) &&
@@ -311,7 +309,7 @@ void TrainingLoop::save(bool background, std::optional<double> score) {
   const auto make = [&] {
     at_.unreported = read_losses();
     if (at_.unreported.steps > 0) check_loss(at_.unreported.mean());
-    at_.skipped = skipped_before_ + feed_.skipped();
+    at_.skipped = skipped();
     return snapshot_of(s_.snapshot(), background && s_.options.checkpoint.background,
                        shards_ ? &*shards_ : nullptr);
   };
@@ -415,6 +413,7 @@ void TrainingLoop::run(TrainResult& result) {
     at_.epoch_reported = {};
     // Without further steps the round begins when the run goes on: its weights are no result.
     if (more() && pruner_.begin_round()) compile_steps();
+    share_skipped();
     save(/*background=*/false, score);  // told once it is kept
     progress_.epoch_done = true;
     progress_.validation = validation_ ? &*validation_ : nullptr;
@@ -425,6 +424,7 @@ void TrainingLoop::run(TrainResult& result) {
   clock_.end();
   ops_.end();
   (void)checkpointer_.finish();
+  share_skipped();
   synchronize(s_.options.devices[0]);
   publish();
   result.seconds = seconds(Clock::now() - begin_);
@@ -436,7 +436,7 @@ void TrainingLoop::run(TrainResult& result) {
   result.images_per_s = static_cast<double>(result.images) / std::max(result.seconds, 1e-9);
   result.us_per_step = clock_.median_us();
   result.final_loss = at_.last_loss;
-  result.skipped = skipped_before_ + feed_.skipped();
+  result.skipped = skipped();
   result.augmented_on_device = feed_.loader().options().raw;
   result.resident_bytes = feed_.resident_bytes();
   if (s_.scaler) result.loss_scale = s_.scaler->get_scale();

@@ -89,6 +89,12 @@ class TrainingLoop {
   /// Asked by all ranks at once, which settle whether to stop, too; false if they do.
   bool some_rank_is_hot();
   int64_t epochs_done() const;
+  /// Corrupt samples of all ranks; those of others up to the last time that ranks agreed.
+  int64_t skipped() const { return skipped_before_ + feed_.skipped() + skipped_by_others_; }
+  /// Takes in what others skipped; all ranks call it at once.
+  void share_skipped();
+  /// Of each rank's text, whose last word says it.
+  void take_skipped(const std::vector<std::string>& ranks);
   bool more() const { return progress_.step < progress_.steps && !s_.stop_asked(); }
 
   Trainer::State& s_;
@@ -110,7 +116,7 @@ class TrainingLoop {
   StatusPublisher publisher_;
   std::optional<Evaluation> validation_;
   Clock::time_point begin_, last_report_, last_tick_;
-  int64_t reported_images_ = 0;
+  int64_t reported_images_ = 0, skipped_by_others_ = 0;
   dist::GroupPtr control_;                           // of agree(); null without other ranks
   int64_t next_agreement_ = 1, last_agreement_ = 0;  // steps
   Clock::time_point agreed_at_;

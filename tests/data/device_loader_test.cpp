@@ -257,26 +257,28 @@ TEST_P(DeviceLoaderTest, EachOfSeveralDevicesGetsItsPart) {
   }
 }
 
-TEST_P(DeviceLoaderTest, BrokenPicturesAreLeftOutEverywhere) {
+TEST_P(DeviceLoaderTest, BrokenPicturesAreLeftOutOrReplacedEverywhere) {
   const auto broken =
       std::make_shared<RandomPictures>(23, 9, 11, std::vector<int64_t>{0, 5, 6, 22});
   const Transform transform{{RandomCrop{.height = 9, .width = 11, .padding = 1}}, {}};
-  LoaderOptions options{.batch = 2, .workers = 1, .seed = 3, .on_error = OnError::skip};
-  const Loader loader(broken, transform, options);
-  options.on_error = OnError::raise;
+  LoaderOptions options{.batch = 2, .workers = 1, .seed = 3};
   const Loader raising(broken, transform, options);
-  for (const Device device : brim::tests::feeding_devices()) {
-    for (const DeviceLoaderOptions& how :
-         {DeviceLoaderOptions{}, {.augment_on = AugmentOn::device}, {.resident = true}}) {
-      DeviceLoader feed(loader, device, how);
-      for (const Batch& batch : feed.epoch(1))
-        if (batch.index == 4) break;  // what was fetched ahead and is not used does not count
-      const int64_t before = feed.skipped();
-      EXPECT_EQ(all_of(feed.epoch(1)), expected(loader, 1)) << device.str();
-      EXPECT_EQ(feed.skipped() - before, 4) << device.str();
-      EXPECT_EQ(all_of(feed.epoch(2, 5)), expected(loader, 2, 5)) << device.str();
+  for (const OnError on_error : {OnError::skip, OnError::replace}) {
+    options.on_error = on_error;
+    const Loader loader(broken, transform, options);
+    for (const Device device : brim::tests::feeding_devices()) {
+      for (const DeviceLoaderOptions& how :
+           {DeviceLoaderOptions{}, {.augment_on = AugmentOn::device}, {.resident = true}}) {
+        DeviceLoader feed(loader, device, how);
+        for (const Batch& batch : feed.epoch(1))
+          if (batch.index == 4) break;  // what was fetched ahead and is not used does not count
+        const int64_t before = feed.skipped();
+        EXPECT_EQ(all_of(feed.epoch(1)), expected(loader, 1)) << device.str();
+        EXPECT_EQ(feed.skipped() - before, 4) << device.str();
+        EXPECT_EQ(all_of(feed.epoch(2, 5)), expected(loader, 2, 5)) << device.str();
+      }
+      EXPECT_THROW(DeviceLoader(raising, device, {.resident = true}), FileError);
     }
-    EXPECT_THROW(DeviceLoader(raising, device, {.resident = true}), FileError);
   }
 }
 
@@ -289,6 +291,8 @@ TEST_P(DeviceLoaderTest, NotOneThatCanBeReadIsAnEmptyEpoch) {
       EXPECT_EQ(all_of(feed).size(), 0U) << device.str() << resident;
       EXPECT_EQ(feed.skipped(), 3);
     }
+    const Loader replacing(broken, {}, {.batch = 2, .workers = 1, .on_error = OnError::replace});
+    EXPECT_THROW(DeviceLoader(replacing, device, {.resident = true}), FileError);
   }
 }
 

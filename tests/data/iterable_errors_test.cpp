@@ -69,6 +69,13 @@ TEST(IterableErrors, OtherShapesAreNamed) {
   }
 }
 
+TEST(IterableErrors, NoSampleCanStandInForAnother) {
+  EXPECT_NE(message_of<ValueError>([] {
+              Loader(walk(20), reading(1, OnError::replace));
+            }).find("use OnError::skip"),
+            std::string::npos);
+}
+
 TEST(IterableErrors, WhatAMapThrowsIsTold) {
   const auto make = [](OnError on_error) {
     return Loader(map(walk(20),

@@ -387,6 +387,39 @@ TEST(Loader, SkipLeavesBrokenSamplesOutAndCounts) {
   }
 }
 
+TEST(Loader, ReplacePutsTheNextSampleInPlaceOfABrokenOne) {
+  const auto source = std::make_shared<FakeSource>(12, std::set<int64_t>{0, 4, 5, 6, 7, 9, 11});
+  const std::vector<int64_t> expected = {1, 1, 2, 3, 8, 8, 8, 8, 8, 10, 10, 1};
+  for (const int workers : {0, 1, 3}) {
+    LoaderOptions options{
+        .batch = 4, .workers = workers, .shuffle = false, .on_error = OnError::replace};
+    const Loader loader(source, {}, options);
+    const Pass whole = run(loader, 0);
+    std::vector<int64_t> samples;
+    for (Batch& b : loader.epoch(1)) {
+      EXPECT_EQ(b.x.size(0), 4);
+      samples.insert(samples.end(), b.samples.begin(), b.samples.end());
+    }
+    EXPECT_EQ(samples, expected);
+    EXPECT_EQ(loader.skipped(), 14);
+    std::vector<int64_t> of_ranks(12);  // they have the same ones, each its part of a batch
+    options.batch = 2, options.world_size = 2;
+    int64_t replaced = 0;
+    for (options.rank = 0; options.rank < 2; ++options.rank) {
+      const Loader part(source, {}, options);
+      for (Batch& b : part.epoch(1))
+        for (int64_t i = 0; i < 2; ++i)
+          of_ranks[static_cast<size_t>(4 * b.index + 2 * options.rank + i)] =
+              b.samples[static_cast<size_t>(i)];
+      replaced += part.skipped();
+    }
+    EXPECT_EQ(of_ranks, expected);
+    EXPECT_EQ(replaced, 7);
+  }
+  const auto broken = std::make_shared<FakeSource>(3, std::set<int64_t>{0, 1, 2});
+  EXPECT_THROW(run(Loader(broken, {}, {.batch = 1, .on_error = OnError::replace}), 0), FileError);
+}
+
 TEST(Loader, AnotherSizeIsNamed) {
   const auto source = std::make_shared<FakeSource>(12);
   source->odd_one = 9;

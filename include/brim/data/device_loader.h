@@ -125,7 +125,7 @@ class DeviceLoader {
   const Loader& loader() const;                ///< where the batches come from
   const std::vector<Device>& devices() const;  ///< that it feeds, as given
   int64_t resident_bytes() const;  ///< of the data on the device; 0 if it is not resident
-  int64_t skipped() const;         ///< samples left out so far, up to the batch handed out last
+  int64_t skipped() const;         ///< left out or replaced so far, up to the batch handed out last
   /// "pictures as bytes, augmented on cuda:0": for logs.
   std::string describe() const;
 

@@ -28,6 +28,9 @@ namespace brim::data {
 enum class OnError : uint8_t {
   raise,  ///< the loop gets its error, with the sample's name
   skip,   ///< it is left out of its batch (which gets smaller) and counted
+  /// The next one of the data set that can be read stands in for it, and it is counted: batches
+  /// keep their size, as ranks need it. Not for iterable data.
+  replace,
 };
 
 /// Options of Loader.
@@ -85,7 +88,7 @@ class Epoch {
   /// Whether next() would neither wait for a worker nor work itself.
   bool ready() const;
 
-  /// Samples left out so far, up to the batch that next() returned last.
+  /// Samples left out or replaced so far, up to the batch that next() returned last.
   int64_t skipped() const;
 
   /// Where the epoch is behind the batch that next() returned last, for Loader::epoch(): bytes to
@@ -181,7 +184,7 @@ class Loader {
   const Transform& transform() const;  ///< what is done to pictures
   ImageShape sample_shape() const;     ///< after the transform
   ImageShape raw_shape() const;        ///< before its last part; {0, 0, 0} if pictures differ there
-  int64_t skipped() const;             ///< samples left out so far, over all epochs
+  int64_t skipped() const;             ///< samples left out or replaced so far, over all epochs
   /// "1 worker (2 CPUs, source in memory), 18 slots of 48 KiB": for logs; as it is now.
   std::string describe() const;
 

@@ -45,10 +45,11 @@ struct InputRecipe {
   int64_t size = 0;                            ///< pictures become size x size; 0: as they are
   int64_t crop_padding = 0;                    ///< random crop after zero padding; training only
   bool random_resized_crop = false;            ///< a random part, resized to `size`; training only
-  bool scaled_decode = true;         ///< of that part: let the JPEG decoder reduce large pictures
-  bool flip = false;                 ///< random horizontal flip; training only
-  std::string on_corrupt = "raise";  ///< raise, or skip and count
-  int64_t channels = 0;              ///< of pictures with masks or tables; 0: as the first one has
+  bool scaled_decode = true;  ///< of that part: let the JPEG decoder reduce large pictures
+  bool flip = false;          ///< random horizontal flip; training only
+  std::string on_corrupt =
+      "raise";           ///< raise, or skip and count; parts of a batch take others instead
+  int64_t channels = 0;  ///< of pictures with masks or tables; 0: as the first one has
   std::vector<std::string> columns = {};  ///< of a table, those of "x"; empty: all but the targets
   std::vector<std::string> targets = {};  ///< of a table; empty: the last column
   int64_t window = 256;                   ///< language: tokens of a sample

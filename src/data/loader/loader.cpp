@@ -99,7 +99,7 @@ int max_slots(int64_t batch_bytes) {
 Loader::State::State(std::shared_ptr<const Source> from, const Transform& how,
                      const LoaderOptions& asked)
     : State(std::make_shared<const LabelledPictures>(std::move(from), how, asked.raw,
-                                                     asked.on_error == OnError::skip),
+                                                     asked.on_error != OnError::raise),
             asked) {}
 
 Loader::State::State(std::shared_ptr<const LabelledPictures> from, const LoaderOptions& asked)
@@ -124,6 +124,9 @@ Loader::State::State(std::shared_ptr<const Dataset> from,
 Loader::State::State(std::shared_ptr<IterableSource> from, const LoaderOptions& asked)
     : iterable(std::move(from)), wanted(asked), options(asked) {
   check_options();
+  BRIM_CHECK(options.on_error != OnError::replace, ValueError,
+             "[loader] no sample of iterable data can be asked for to stand in for another; use "
+             "OnError::skip");
   if (!options.collate) options.collate = stack;
   // Nothing is read before an epoch begins: a pipe's first sample would be lost to it. A batch is
   // taken to be of some size.
@@ -335,6 +338,7 @@ Loader Loader::in_order(int64_t batch) const {
   options.rank = 0, options.world_size = 1, options.multiple_of = 1;
   options.ahead = -1;
   options.raw = true;
+  if (options.on_error == OnError::replace) options.on_error = OnError::skip;
   options.log = {};
   options.sampler = nullptr;
   options.buckets.reset();

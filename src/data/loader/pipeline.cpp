@@ -131,11 +131,13 @@ void Epoch::Pipeline::give_back() {
   free_.push_back(&slot);
 }
 
-bool Epoch::Pipeline::read_sample(int64_t sample, Sample& to, Slot& slot, const SampleRows* rows,
-                                  int64_t row) {
+constexpr int64_t kMaxStandIns = 1000;  // that are tried in place of one
+
+bool Epoch::Pipeline::read_sample(int64_t sample, uint64_t key, Sample& to, Slot& slot,
+                                  const SampleRows* rows, int64_t row) {
   slot.reading.store(sample, std::memory_order_relaxed);
-  SampleAccess::begin(to, sample_key(state_->options.seed, epoch_, sample), rows, row);
-  const bool skips = state_->options.on_error == OnError::skip;
+  SampleAccess::begin(to, key, rows, row);
+  const bool skips = state_->options.on_error != OnError::raise;
   try {
     get_sample(*state_->data, sample, to);
     if (skips && !rows) SampleAccess::check_like(to, state_->rows);
@@ -148,23 +150,44 @@ bool Epoch::Pipeline::read_sample(int64_t sample, Sample& to, Slot& slot, const 
   return false;
 }
 
+int64_t Epoch::Pipeline::read_stand_in(int64_t sample, uint64_t key, Sample& to, Slot& slot,
+                                       const SampleRows* rows, int64_t row) {
+  const int64_t size = state_->data->size(), tries = std::min(size - 1, kMaxStandIns);
+  for (int64_t i = 1; i <= tries; ++i) {
+    const int64_t next = (sample + i) % size;
+    if (read_sample(next, key, to, slot, rows, row)) return next;
+  }
+  raise<FileError>(
+      "[loader] {} cannot be read, and none of the {} samples behind it can stand in "
+      "for it; give other data, or set OnError::raise to see what is wrong",
+      state_->data->describe(sample), tries);
+}
+
 void Epoch::Pipeline::read_samples(Slot& slot, Scratch& scratch) {
   std::vector<int64_t>& samples = slot.batch.samples;
   const bool stacks = !state_->options.collate;
   if (!stacks && scratch.samples.size() < samples.size()) scratch.samples.resize(samples.size());
   const SampleRows* const rows = stacks ? &slot.memory.rows() : nullptr;
+  const bool replaces = state_->options.on_error == OnError::replace;
   size_t made = 0;
+  slot.skipped = 0;
   for (size_t i = 0; i < samples.size(); ++i) {
     const int64_t sample = samples[i];
     if (i + 1 < samples.size()) state_->data->prefetch(samples[i + 1]);
     Sample& to = scratch.samples[stacks ? 0 : made];
-    if (read_sample(sample, to, slot, rows, static_cast<int64_t>(made))) samples[made++] = sample;
+    const uint64_t key = sample_key(state_->options.seed, epoch_, sample);
+    const auto row = static_cast<int64_t>(made);
+    if (read_sample(sample, key, to, slot, rows, row)) {
+      samples[made++] = sample;
+    } else {
+      ++slot.skipped;
+      if (replaces) samples[made++] = read_stand_in(sample, key, to, slot, rows, row);
+    }
     scratch.reading += std::exchange(SampleAccess::reading(to), 0);
     scratch.decoding += std::exchange(SampleAccess::decoding(to), 0);
     scratch.augmenting += std::exchange(SampleAccess::augmenting(to), 0);
     if (!stacks) SampleAccess::hand_buffers(to, scratch.samples[made % scratch.samples.size()]);
   }
-  slot.skipped = static_cast<int64_t>(samples.size() - made);
   samples.resize(made);
   if (stacks || made == 0) return;
   Collation collation(slot.memory, *state_);

@@ -96,20 +96,43 @@ void ResidentFeed::upload(const std::function<bool(double)>& progress) {
       raise<Error>("[data] stopped while the pictures were uploaded");
   }
   labels_ = Tensor::from(labels, {pictures_of_source_}, device_);
+  BRIM_CHECK(found > 0 || loader_.options().on_error != OnError::replace, FileError,
+             "[data] not one of the {} pictures of {} can be read; give other data",
+             pictures_of_source_, loader_.source().describe(0));
   if (found < pictures_of_source_) missing_ = std::move(missing);
 }
 
 void ResidentFeed::leave_out_missing() {
   const int64_t count = loader_.batches(), samples = loader_.samples();
+  const bool replaces = loader_.options().on_error == OnError::replace;
   first_rows_.assign(1, 0);
+  lost_before_.assign(1, 0);
   formula::PictureWindow* const row = rows_of(order_);
-  int64_t kept = 0;
+  int64_t kept = 0, lost = 0;
   for (int64_t batch = 0; batch < count; ++batch) {
     const int64_t end = std::min((batch + 1) * loader_.options().batch, samples);
-    for (int64_t p = batch * loader_.options().batch; p < end; ++p)
-      if (missing_.empty() || !missing_[static_cast<size_t>(row[p].picture)]) row[kept++] = row[p];
+    for (int64_t p = batch * loader_.options().batch; p < end; ++p) {
+      if (is_missing(row[p].picture)) {
+        ++lost;
+        if (!replaces) continue;
+        row[p].picture = stand_in_for(row[p].picture);
+      }
+      row[kept++] = row[p];
+    }
     first_rows_.push_back(kept);
+    lost_before_.push_back(lost);
   }
+}
+
+int32_t ResidentFeed::stand_in_for(int32_t picture) const {
+  while (is_missing(picture))
+    picture = static_cast<int32_t>((int64_t{picture} + 1) % pictures_of_source_);
+  return picture;
+}
+
+void ResidentFeed::count_lost(int64_t count) {
+  const auto first = static_cast<size_t>(at_);
+  skipped_ += lost_before_[first + static_cast<size_t>(count)] - lost_before_[first];
 }
 
 void ResidentFeed::start(int64_t epoch, int64_t first_batch) {
@@ -141,6 +164,7 @@ bool ResidentFeed::take(int64_t count) {
   if (count > loader_.batches() - at_) return false;
   for (int64_t i = 0; i < count; ++i)
     if (rows(at_ + i) != full_) return false;
+  count_lost(count);
   at_ += count;
   return true;
 }
@@ -155,10 +179,8 @@ Batch* ResidentFeed::next() {
   const diag::Span span("batch", diag::Cause::dispatch);
   finish();
   while (at_ < loader_.batches()) {
-    const int64_t begin = at_ * loader_.options().batch;
-    const int64_t all = std::min(loader_.options().batch, loader_.samples() - begin);
     const int64_t n = rows(at_);
-    skipped_ += all - n;
+    count_lost(1);
     const int64_t batch = at_++;
     if (n == 0) continue;
     batch_.index = batch;

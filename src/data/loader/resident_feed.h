@@ -40,8 +40,16 @@ class ResidentFeed final : public DeviceFeed {
 
  private:
   void upload(const std::function<bool(double)>& progress);
-  /// Takes what cannot be read out of the order of an epoch, and notes where batches begin.
+  /// Takes what cannot be read out of the order of an epoch, or puts what stands in for it there,
+  /// and notes where batches begin.
   void leave_out_missing();
+  bool is_missing(int32_t picture) const {
+    return !missing_.empty() && missing_[static_cast<size_t>(picture)];
+  }
+  /// The next picture that could be read.
+  int32_t stand_in_for(int32_t picture) const;
+  /// Counts what `count` batches from the next one on miss.
+  void count_lost(int64_t count);
   int64_t first_row(int64_t batch) const { return first_rows_[static_cast<size_t>(batch)]; }
   int64_t rows(int64_t batch) const { return first_row(batch + 1) - first_row(batch); }
 
@@ -56,7 +64,7 @@ class ResidentFeed final : public DeviceFeed {
   Event used_;                      // the last work on all of these, of whatever stream
   Tensor order_;                    // what windows_ holds, on the host
   std::future<Tensor> next_order_;  // of the epoch after this one
-  std::vector<int64_t> first_rows_;
+  std::vector<int64_t> first_rows_, lost_before_;  // by batch
   int64_t epoch_ = -1, at_ = 0;
 };
 
