@@ -6,10 +6,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <span>
+#include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -20,6 +23,16 @@
 
 namespace brim::command {
 namespace {
+
+/// Whether the run goes on in a folder that has its earlier files, and in these the graph.
+bool goes_on_in(const std::string& folder, const train::Trainer& trainer) {
+  if (trainer.resumed_from().empty()) return false;
+  std::error_code none;
+  const std::filesystem::directory_iterator files(folder, none);
+  return !none && std::ranges::any_of(files, [](const auto& file) {
+    return file.path().filename().string().find("tfevents") != std::string::npos;
+  });
+}
 
 /// Of a run that goes on, earlier files hold no more behind its checkpoint.
 std::optional<int64_t> purge_from(const train::Trainer& trainer) {
@@ -106,16 +119,22 @@ TensorBoardLog::TensorBoardLog(const TrainRequest& request, const train::Trainer
     : steps_before_(trainer.steps_before()),
       warn_(std::move(warn)),
       step_(steps_before_),
+      has_graph_(goes_on_in(request.arguments.tensorboard, trainer)),
       writer_(request.arguments.tensorboard, purge_from(trainer)) {
   writer_.add_text("recipe", code_block(request.recipe.toml()), steps_before_);
   writer_.add_hparams(hyper_parameters(request), {"train/loss", "test/loss"});
+  if (!has_graph_) add_graph(request, trainer);
+  writer_.flush();
+}
+
+void TensorBoardLog::add_graph(const TrainRequest& request, const train::Trainer& trainer) {
   try {
     writer_.add_graph(network_of(request, trainer));
   } catch (const FileError&) {
     throw;
-  } catch (const Error&) {  // of a task of one's own whose network takes more than x
+  } catch (const Error& e) {  // of a network of one's own that cannot be recorded
+    warn_(fmt::format("{}; TensorBoard is not shown the network's graph", e.what()));
   }
-  writer_.flush();
 }
 
 template <class F>

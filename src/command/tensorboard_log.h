@@ -19,8 +19,8 @@ namespace brim::command {
 /// be written any more, it is given up and `warn` is told why: the run is worth more.
 class TensorBoardLog {
  public:
-  /// Writes the recipe and the network's graph. `warn` is called by the training's thread. Throws
-  /// FileError.
+  /// Writes the recipe and, where the folder does not have it from before, the network's graph.
+  /// `warn` is called by the training's thread. Throws FileError.
   TensorBoardLog(const TrainRequest& request, const train::Trainer& trainer,
                  std::function<void(const std::string&)> warn);
 
@@ -37,12 +37,15 @@ class TensorBoardLog {
   template <class F>
   void attempt(const F& action);
   void tell_failure();
+  /// Where it cannot be made, warns.
+  void add_graph(const TrainRequest& request, const train::Trainer& trainer);
   void add(const char* split, const train::Evaluation& evaluation);
   void add_most_wrong(const train::Evaluation& evaluation, const data::Loader& loader);
 
   const int64_t steps_before_;
   const std::function<void(const std::string&)> warn_;
   std::atomic<int64_t> step_;
+  const bool has_graph_;  // in a file of before
   train::SummaryWriter writer_;
   std::mutex mutex_;
   std::string failure_;  // told already where failed_, and it is empty

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <brim/autograd/autograd.h>
+#include <brim/ops/binary.h>
 #include <brim/ops/reduce.h>
 
 #include "backend/launch.h"
@@ -33,25 +34,30 @@ struct RecordedPasses {
   std::map<std::string, int64_t> calls;
 };
 
-RecordedPasses record_passes(nn::Module& network, const Tensor& x) {
+RecordedPasses record_passes(nn::Module& network, std::span<const Tensor> examples,
+                             const SummaryForward& forward) {
   RecordedPasses passes;
   ModuleTracker tracker(network, [&](const std::string& module, const Tensor& y) {
     passes.outputs[module] = y.shape();
   });
   const auto step = [&](std::span<const Tensor> inputs) {
-    const Tensor y = network(inputs[0]);
-    passes.output = y.shape();
+    std::vector<Tensor> results = forward(inputs);
+    BRIM_CHECK(!results.empty() && results[0].defined(), ValueError,
+               "[summary] the forward pass returned no tensor");
+    passes.output = results[0].shape();
     passes.forward = plan::recorded_launches();
     passes.backward = passes.forward;
-    if (y.requires_grad()) {
-      const Tensor loss = sum(y);
+    Tensor loss;
+    for (const Tensor& y : results)
+      if (y.defined() && y.requires_grad()) loss = loss.defined() ? loss + sum(y) : sum(y);
+    if (loss.defined()) {
       passes.backward = plan::recorded_launches();
       loss.backward();
     }
-    return std::vector<Tensor>{y};
+    return results;
   };
   try {
-    plan::Recording recording = plan::record(step, std::span(&x, 1), /*keep_gradients=*/false);
+    plan::Recording recording = plan::record(step, examples, /*keep_gradients=*/false);
     passes.program = std::move(recording.program);
   } catch (const CompileError& e) {
     raise<CompileError>("[summary] the network cannot be recorded: {}", e.what());
@@ -89,15 +95,19 @@ bool is_within(const std::string& name, const std::string& outer) {
 
 class Summarizer {
  public:
-  Summarizer(nn::Module& network, const Tensor& x)
-      : passes_(record_passes(network, x)), kept_(kept_storages(passes_)) {
+  Summarizer(nn::Module& network, std::span<const Tensor> examples, const SummaryForward& forward)
+      : passes_(record_passes(network, examples, forward)), kept_(kept_storages(passes_)) {
+    for (const Tensor& input : passes_.program.inputs)
+      inputs_.emplace(input.storage().get(), -1 - static_cast<int>(inputs_.size()));
     add_modules(network, "", 0);
     for (size_t i = 0; i < passes_.forward; ++i) add_launch(*passes_.program.launches[i], i);
     find_outputs();
     add_totals();
-    result_.input = x.shape();
-    result_.input_dtype = x.dtype();
-    result_.input_bytes = x.numel() * static_cast<int64_t>(size_of(x.dtype()));
+    result_.input = examples[0].shape();
+    result_.input_dtype = examples[0].dtype();
+    for (const Tensor& x : examples.subspan(1)) result_.others.push_back({x.shape(), x.dtype()});
+    for (const Tensor& x : examples)
+      result_.input_bytes += x.numel() * static_cast<int64_t>(size_of(x.dtype()));
     result_.output = passes_.output;
     for (size_t i = passes_.backward; i < passes_.program.launches.size(); ++i)
       result_.backward_flops += passes_.program.launches[i]->op_call().operations;
@@ -162,11 +172,9 @@ class Summarizer {
 
   void add_edge(SummaryNode& node, int at, const Storage* storage) {
     const auto writer = writers_.find(storage);
-    int from = -1;
-    if (writer != writers_.end())
-      from = writer->second;
-    else if (passes_.program.role(*storage) != plan::Role::input)
-      return;
+    const auto input = inputs_.find(storage);
+    if (writer == writers_.end() && input == inputs_.end()) return;
+    const int from = writer != writers_.end() ? writer->second : input->second;
     if (from == at || std::ranges::find(node.inputs, from) != node.inputs.end()) return;
     node.inputs.insert(std::ranges::lower_bound(node.inputs, from), from);
   }
@@ -202,15 +210,25 @@ class Summarizer {
   const std::unordered_set<const Storage*> kept_;
   std::map<std::string, size_t> by_name_;
   std::unordered_map<const Storage*, int> writers_;  // nodes
+  std::unordered_map<const Storage*, int> inputs_;   // as SummaryNode numbers them
   NetworkSummary result_;
 };
 
 }  // namespace
 
 NetworkSummary summarize(nn::Module& network, const Tensor& x) {
-  BRIM_CHECK(x.defined() && x.rank() > 0, ShapeError,
-             "[summary] the input has no axes; its axis 0 is the batch");
-  return Summarizer(network, x).take();
+  return summarize(network, std::span(&x, 1), [&network](std::span<const Tensor> inputs) {
+    return std::vector<Tensor>{network(inputs[0])};
+  });
+}
+
+NetworkSummary summarize(nn::Module& network, std::span<const Tensor> examples,
+                         const SummaryForward& forward) {
+  BRIM_CHECK(!examples.empty(), ValueError, "[summary] no input; give an example of each");
+  for (const Tensor& x : examples)
+    BRIM_CHECK(x.defined() && x.rank() > 0, ShapeError,
+               "[summary] an input has no axes; its axis 0 is the batch");
+  return Summarizer(network, examples, forward).take();
 }
 
 }  // namespace brim::deploy

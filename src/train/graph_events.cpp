@@ -45,7 +45,8 @@ class GraphNodes {
 
   Message graph() {
     Message graph;
-    graph.message(1, input_node());
+    graph.message(1, input_node({network_.input, network_.input_dtype}));
+    for (const deploy::SummaryInput& other : network_.others) graph.message(1, input_node(other));
     for (const SummaryNode& node : network_.nodes) graph.message(1, node_of(node));
     return graph.message(4, Message().number(1, kProducer));
   }
@@ -75,13 +76,13 @@ class GraphNodes {
     return name;
   }
 
-  Message input_node() {
-    input_ = unique("input");
+  Message input_node(const deploy::SummaryInput& input) {
+    inputs_.push_back(unique("input"));
     return Message()
-        .text(1, input_)
+        .text(1, inputs_.back())
         .text(2, "Placeholder")
-        .message(5, shape_attribute(network_.input))
-        .message(5, text_attribute("dtype", std::string(name(network_.input_dtype))));
+        .message(5, shape_attribute(input.shape))
+        .message(5, text_attribute("dtype", std::string(name(input.dtype))));
   }
 
   Message node_of(const SummaryNode& node) {
@@ -94,7 +95,8 @@ class GraphNodes {
     Message message;
     message.text(1, names_.back()).text(2, is_leaf ? printable(module.kind) : ops);
     for (const int from : node.inputs)
-      message.text(3, from < 0 ? input_ : names_.at(static_cast<size_t>(from)));
+      message.text(3, from < 0 ? inputs_.at(static_cast<size_t>(-1 - from))
+                               : names_.at(static_cast<size_t>(from)));
     message.message(5, shape_attribute(node.output))
         .message(5, text_attribute("kernels", ops))
         .message(5, number_attribute("flops", static_cast<int64_t>(node.flops)));
@@ -107,8 +109,7 @@ class GraphNodes {
   std::map<std::string, const ModuleSummary*> modules_;  // by dotted name
   std::set<std::string> scopes_;                         // modules with modules in them
   std::set<std::string> taken_;
-  std::string input_;
-  std::vector<std::string> names_;  // by node
+  std::vector<std::string> inputs_, names_;  // of inputs, and by node
 };
 
 }  // namespace

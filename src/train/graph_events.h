@@ -10,7 +10,7 @@ namespace brim::train {
 
 /// A node for what each module computes, below the modules that it is in ("layer1/0/conv1"), with
 /// the shape of its output, the module's options and parameters, and operations of a forward pass;
-/// and one, "input", for the input.
+/// and one for each input: "input", "input_1", ...
 io::ProtobufWriter graph_def_of(const deploy::NetworkSummary& network);
 
 }  // namespace brim::train

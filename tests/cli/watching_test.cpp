@@ -46,6 +46,24 @@ TEST_F(Watching, TensorBoardIsToldOfLossWeightsTestAndAccount) {
     EXPECT_NE(std::ranges::find(tags, tag), tags.end()) << tag;
 }
 
+TEST_F(Watching, ARunThatGoesOnHasOneGraph) {
+  const auto graphs = [](const std::string& events) {
+    int count = 0;
+    for (const fs::directory_entry& file : fs::directory_iterator(events))
+      for (const ProtobufReader& event : read_events(file.path().string())) count += event.has(4);
+    return count;
+  };
+  const Ran ran = train({"--steps", "3", "--out", folder / "run", "--tensorboard", folder / "a"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(graphs(folder / "a"), 1);
+  for (const char* const events : {"a", "b"}) {
+    const Ran more = run_brim(
+        {"train", "--resume", folder / "run", "--steps", "1", "--tensorboard", folder / events});
+    ASSERT_EQ(more.code, 0) << more.err;
+    EXPECT_EQ(graphs(folder / events), 1) << events;
+  }
+}
+
 TEST_F(Watching, AFolderThatCannotBeWrittenToEndsTheRunBeforeItBegins) {
   std::ofstream(folder / "file") << "precious";
   const Ran ran = train({"--tensorboard", folder / "file", "--out", folder / "run"});

@@ -109,6 +109,33 @@ TEST(Summary, LeavesTheNetworkAsItIs) {
   EXPECT_EQ(frozen.activation_bytes, 0);
 }
 
+struct TwoTowers : nn::Module {
+  nn::Linear& left = add<nn::Linear>("left", {.in = 3, .out = 2});
+  nn::Linear& right = add<nn::Linear>("right", {.in = 5, .out = 2});
+  std::vector<Tensor> both(const Tensor& a, const Tensor& b) { return {left(a), right(b)}; }
+};
+
+TEST(Summary, OfSeveralInputsAndResults) {
+  TwoTowers net;
+  const Tensor examples[] = {Tensor::empty({4, 3}, f32, Device::cpu()),
+                             Tensor::empty({4, 5}, f32, Device::cpu())};
+  const NetworkSummary s = deploy::summarize(
+      net, examples, [&](std::span<const Tensor> x) { return net.both(x[0], x[1]); });
+  EXPECT_EQ(s.input, (Shape{4, 3}));
+  ASSERT_EQ(s.others.size(), 1U);
+  EXPECT_EQ(s.others[0].shape, (Shape{4, 5}));
+  EXPECT_EQ(s.input_bytes, 4 * 4 * (3 + 5));
+  EXPECT_EQ(s.output, (Shape{4, 2}));
+  ASSERT_EQ(s.nodes.size(), 2U);
+  EXPECT_EQ(s.nodes[0].inputs, std::vector<int>{-1});
+  EXPECT_EQ(s.nodes[1].inputs, std::vector<int>{-2});
+  EXPECT_GT(s.backward_flops, 2.0 * 4 * 2 * (3 + 5) - 1);  // of both weights
+  EXPECT_THROW(deploy::summarize(net, {}, {}), ValueError);
+  EXPECT_THROW(deploy::summarize(net, examples,
+                                 [](std::span<const Tensor>) { return std::vector<Tensor>(); }),
+               ValueError);
+}
+
 struct ReadsOnHost : nn::Module {
   Tensor forward(const Tensor& x) override { return x * sum(x).item(); }
 };

@@ -92,6 +92,24 @@ TEST_F(SummaryWriterTest, GraphsHaveANodeForEachModule) {
   EXPECT_EQ(sizes.message(2, 1).number(1), 3);
 }
 
+TEST_F(SummaryWriterTest, GraphsHaveANodeForEachInput) {
+  const auto events = written([](SummaryWriter& w) {
+    GraphNet net;
+    const Tensor examples[] = {zeros({2, 4}), zeros({2, 3}, {.dtype = f64})};
+    w.add_graph(deploy::summarize(net, examples, [&](std::span<const Tensor> x) {
+      return std::vector<Tensor>{net(x[0]), exp(x[1])};
+    }));
+  });
+  const ProtobufReader graph = events.at(0).message(4);
+  std::map<std::string, ProtobufReader> nodes;
+  for (size_t i = 0; i < graph.count(1); ++i)
+    nodes.emplace(graph.message(1, i).text(1), graph.message(1, i));
+  EXPECT_EQ(nodes.at("input").text(2), "Placeholder");
+  EXPECT_EQ(nodes.at("input_1").text(2), "Placeholder");
+  EXPECT_EQ(inputs_of(nodes.at("body/0")), std::vector<std::string>{"input"});
+  EXPECT_EQ(inputs_of(nodes.at("exp_1")), std::vector<std::string>{"input_1"});
+}
+
 TEST_F(SummaryWriterTest, ScalarsHaveTagStepAndValue) {
   const auto events = written([](SummaryWriter& w) {
     w.add_scalar("loss", 0.25, 3);

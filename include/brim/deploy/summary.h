@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,23 +40,31 @@ struct SummaryNode {
   std::string module;            ///< dotted name; "": the network
   std::vector<std::string> ops;  ///< the kernels, each once, in order
   Shape output;                  ///< of the last of them
-  std::vector<int> inputs;  ///< earlier nodes that it reads of, rising; -1: the network's input
-  double flops = 0;         ///< of a forward pass
+  /// Earlier nodes that it reads of, rising; -1: the network's first input, -2: its second one, ...
+  std::vector<int> inputs;
+  double flops = 0;              ///< of a forward pass
   int64_t activation_bytes = 0;  ///< kept for the backward pass
+};
+
+/// An input of a network.
+struct SummaryInput {
+  Shape shape;               ///< with the batch
+  DType dtype = DType::f32;  ///< of its elements
 };
 
 /// What summarize() found.
 struct NetworkSummary {
-  Shape input;                         ///< with the batch
-  Shape output;                        ///< with the batch
-  DType input_dtype = DType::f32;      ///< of the input
+  Shape input;                         ///< the first one, with the batch
+  Shape output;                        ///< the first one, with the batch
+  DType input_dtype = DType::f32;      ///< of the first input
+  std::vector<SummaryInput> others;    ///< inputs behind the first one
   std::vector<ModuleSummary> modules;  ///< each before those in it; the network first
   std::vector<SummaryNode> nodes;      ///< in the order in which they compute
   int64_t parameters = 0;              ///< numbers; shared ones count once
   int64_t trained = 0;                 ///< of these, that require gradients
   int64_t parameter_bytes = 0;         ///< of all parameters
   int64_t buffer_bytes = 0;            ///< of all buffers
-  int64_t input_bytes = 0;             ///< of the input
+  int64_t input_bytes = 0;             ///< of all inputs
   double flops = 0;                    ///< of a forward pass
   double backward_flops = 0;     ///< of the gradients of all parameters; 0 where none is trained
   int64_t activation_bytes = 0;  ///< that the forward pass keeps for the backward pass
@@ -65,5 +75,13 @@ struct NetworkSummary {
 /// the network stays as it is. Throws CompileError where the network reads values on the host,
 /// ShapeError where x does not fit it.
 NetworkSummary summarize(nn::Module& network, const Tensor& x);
+
+/// What a network of several inputs or outputs computes: results of these inputs.
+using SummaryForward = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
+/// The same for a network with a forward of its own, which `forward` calls with inputs of the
+/// examples' shapes and dtypes; the backward pass is of the sum of its results. Throws ValueError
+/// without an example or without a result.
+NetworkSummary summarize(nn::Module& network, std::span<const Tensor> examples,
+                         const SummaryForward& forward);
 
 }  // namespace brim::deploy
