@@ -144,6 +144,8 @@ Json RunDocument::json() const {
                {"ranks", request_.launched.size},
                {"epoch", status.epoch},
                {"epochs", recipe.epochs},
+               {"round", nullptr},
+               {"rounds", nullptr},
                {"step", status.step},
                {"steps", status.steps},
                {"steps_before", steps_before_.load()},
@@ -164,6 +166,7 @@ Json RunDocument::json() const {
   if (status.stage)
     json["stage"] = {{"name", status.stage}, {"fraction", finite(status.stage_fraction)}};
   if (status.paused) json["paused"] = {{"why", "heat"}, {"seconds", finite(*status.paused)}};
+  if (status.rounds > 0) json["round"] = status.round, json["rounds"] = status.rounds;
   if (status.slots > 0)
     json["loader"] = {
         {"workers", status.workers}, {"slots", status.slots}, {"ready", status.ready_batches}};

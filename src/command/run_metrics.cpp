@@ -28,6 +28,9 @@ void add_progress(Exposition& page, const train::RunStatus& status) {
   add_gauge(page, "brim_updated_timestamp_seconds", "When the training published last.",
             status.updated);
   add_gauge(page, "brim_epoch", "Epoch, from 0.", static_cast<double>(status.epoch));
+  if (status.rounds > 0)
+    add_gauge(page, "brim_pruning_round", "Of iterative pruning; 0: the dense training.",
+              static_cast<double>(status.round));
   add_counter(page, "brim_steps_total", "Steps of this run.", static_cast<double>(status.step));
   add_counter(page, "brim_samples_total", "Samples of this run, by all ranks.",
               static_cast<double>(status.images));

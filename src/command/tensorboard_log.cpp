@@ -163,6 +163,7 @@ void TensorBoardLog::add(const train::Progress& p, nn::Module& model) {
       writer_.add_scalar("train/loss", p.loss, step_);
       writer_.add_scalar("train/learning_rate", p.learning_rate, step_);
       writer_.add_scalar("train/samples_per_s", p.images_per_s, step_);
+      if (p.rounds > 0) writer_.add_scalar("train/round", static_cast<double>(p.round), step_);
     }
     if (!p.epoch_done) return;
     if (p.validation) add("validation", *p.validation);

@@ -69,6 +69,7 @@ RunStatus StatusBoard::read() const {
     const Progress& p = rank.progress;
     status.updated = std::max(rank.updated, moved_on_.load());
     status.epoch = p.epoch, status.epochs = p.epochs;
+    status.round = p.round, status.rounds = p.rounds;
     status.step = p.step, status.steps = p.steps;
     status.images = p.images;
     if (p.images_per_s > 0) status.images_per_s = p.images_per_s;

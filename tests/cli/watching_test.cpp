@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -62,6 +64,29 @@ TEST_F(Watching, ARunThatGoesOnHasOneGraph) {
     ASSERT_EQ(more.code, 0) << more.err;
     EXPECT_EQ(graphs(folder / events), 1) << events;
   }
+}
+
+TEST_F(Watching, RoundsOfPruningAreShown) {
+  const std::string recipe = folder / "rounds.toml";
+  std::ofstream(recipe) << run_brim({"recipe", "tutorial-cnn"}).out
+                        << "\n[prune]\npattern = 'vector:8'\nschedule = 'iterative'\n"
+                           "rounds = 2\nrewind_epoch = 1\n";
+  const Ran ran = run_brim({"train", recipe, "--data", folder / "data", "--out", folder / "run",
+                            "--tensorboard", folder / "events"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  std::vector<float> rounds;
+  for (const ProtobufReader& event : read_events(only_file(folder / "events")))
+    if (event.has(5) && event.message(5).message(1).text(1) == "train/round")
+      rounds.push_back(event.message(5).message(1).f32(2));
+  ASSERT_FALSE(rounds.empty());
+  EXPECT_TRUE(std::ranges::is_sorted(rounds));
+  EXPECT_EQ(rounds.front(), 0);
+  EXPECT_EQ(rounds.back(), 2);
+  std::ifstream history(folder / "run/history.jsonl");
+  nlohmann::json last;
+  for (std::string line; std::getline(history, line);) last = nlohmann::json::parse(line);
+  EXPECT_EQ(last["round"], 2);
+  EXPECT_EQ(last["rounds"], 2);
 }
 
 TEST_F(Watching, AFolderThatCannotBeWrittenToEndsTheRunBeforeItBegins) {

@@ -107,6 +107,19 @@ TEST(TopView, EightyColumns) {
   EXPECT_EQ(canvas.line(23).substr(0, 6), "q quit");
 }
 
+TEST(TopView, RoundsOfPruning) {
+  Moment moment = a_moment();
+  const Canvas without = draw(one(moment), {}, {.rows = 24, .columns = 80});
+  EXPECT_FALSE(shows(without, "round"));
+  moment.runs[0].round = 2, moment.runs[0].rounds = 5;
+  EXPECT_TRUE(shows(draw(one(moment), {}, {.rows = 24, .columns = 80}), "round 2/5"));
+  EXPECT_TRUE(
+      shows(draw(one(moment), {.inside = true}, {.rows = 24, .columns = 80}), "round 2 of 5"));
+  const Json json = to_json(moment.runs[0]);
+  EXPECT_EQ(run_from_json(json).round, 2);
+  EXPECT_EQ(run_from_json(json).rounds, 5);
+}
+
 TEST(TopView, WideAndTall) {
   Moment moment = a_moment();
   moment.machine.cores.assign(256, {.user = 1});

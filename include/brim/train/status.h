@@ -44,6 +44,7 @@ struct RunStatus {
   std::optional<double> paused;         ///< seconds that it waits for hot devices by now
   double updated = 0;  ///< when it last published or moved on in a stage; Unix seconds
   int64_t epoch = 0, epochs = 0, step = 0, steps = 0, images = 0;  ///< as in Progress
+  int64_t round = 0, rounds = 0;  ///< as in Progress; `rounds` is 0 but in iterative pruning
   double images_per_s = std::numeric_limits<double>::quiet_NaN();  ///< NaN: not known yet
   /// By the rate so far; NaN: not known yet.
   double seconds_left = std::numeric_limits<double>::quiet_NaN();
