@@ -6,6 +6,7 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -61,6 +62,21 @@ std::vector<int> ranks_of(const std::string& text) {
     if (next == end) return all;
     at = next + 1;
   }
+}
+
+/// What is forecast of a row, as trainings measure it.
+std::map<Forecasted, double> values_of(const ForecastRow& row, const ForecastArguments& o,
+                                       const std::optional<ForecastWork>& work) {
+  constexpr double kSmall = 0.01;  // of a step: an error of what is less would be one of nothing
+  const train::Forecast& f = row.forecast;
+  std::map<Forecasted, double> values = {{Forecasted::step, f.seconds_per_step},
+                                         {Forecasted::memory, static_cast<double>(f.memory)},
+                                         {Forecasted::compute, f.step.compute},
+                                         {Forecasted::energy, f.energy},
+                                         {Forecasted::time, f.seconds_per_step}};
+  if (f.step.exposed > kSmall * f.step.step) values[Forecasted::exposed] = f.step.exposed;
+  if (work && work->seconds_per_sample > 0) values[Forecasted::cores] = row.cores(*work, o.batch);
+  return values;
 }
 
 int run(const ForecastArguments& o) {
@@ -129,39 +145,40 @@ int run(const ForecastArguments& o) {
   for (ForecastRow& row : rows) {
     if (!row.overlap || !is_trainable) continue;
     const std::string what = forecast_of(recipe, o.outputs, o.batch, row.ranks);
-    keep_forecast(profile.name, what, row.forecast.seconds_per_step);
-    keep_forecast(profile.name, what, static_cast<double>(row.forecast.memory), Forecasted::memory);
-    row.off = past_error(profile.name, what).of_this_one;
-    row.memory_off = past_error(profile.name, what, Forecasted::memory).of_this_one;
+    for (const auto& [of, value] : values_of(row, o, work)) {
+      const std::string key = of == Forecasted::cores ? with_data(what, recipe.data) : what;
+      keep_forecast(profile.name, key, value, of);
+      if (const auto off = past_error(profile.name, key, of).of_this_one) row.off[of] = *off;
+    }
   }
-  const PastError past = past_error(profile.name, ""),
-                  past_memory = past_error(profile.name, "", Forecasted::memory);
+  PastErrors past;
+  for (const Forecasted of : kForecasted) past[of] = past_error(profile.name, "", of);
   if (!is_stdout(o.json)) {
-    print_forecast(o, profile.name, links, hosts, rows, past, past_memory);
-    print_past_error(profile.name, past, rows);
-    if (work) print_training(o, *work, rows);
+    print_forecast(o, profile.name, links, hosts, rows, past);
+    print_past_error(profile.name, past.at(Forecasted::step), rows);
+    if (work) print_training(o, *work, rows, past);
   }
   if (o.json.empty()) return 0;
   Json list = Json::array();
   for (const ForecastRow& row : rows)
     list.push_back(to_json(row, o, rows[0].forecast.seconds_per_step, work));
-  write_json(
-      {{"simulated", true},
-       {"recipe", o.recipe},
-       {"precision", recipe.precision},
-       {"batch", o.batch},
-       {"device", profile.name},
-       {"device_source", profile.source},
-       {"hosts", hosts},
-       {"network_gbit_s", links.host * 8e-9},
-       {"network_delay_us", links.host_delay * 1e6},
-       {"samples", work ? Json(work->samples) : Json(nullptr)},
-       {"seconds_per_sample", work && !o.samples ? Json(work->seconds_per_sample) : Json(nullptr)},
-       {"past", to_json(past)},
-       {"past_memory", to_json(past_memory)},
-       {"forecasts", list},
-       {"versions", build_versions()}},
-      o.json);
+  Json json = {
+      {"simulated", true},
+      {"recipe", o.recipe},
+      {"precision", recipe.precision},
+      {"batch", o.batch},
+      {"device", profile.name},
+      {"device_source", profile.source},
+      {"hosts", hosts},
+      {"network_gbit_s", links.host * 8e-9},
+      {"network_delay_us", links.host_delay * 1e6},
+      {"samples", work ? Json(work->samples) : Json(nullptr)},
+      {"seconds_per_sample", work && !o.samples ? Json(work->seconds_per_sample) : Json(nullptr)},
+      {"forecasts", list},
+      {"versions", build_versions()}};
+  for (const auto& [of, errors] : past)
+    json[of == Forecasted::step ? "past" : fmt::format("past_{}", name_of(of))] = to_json(errors);
+  write_json(json, o.json);
   return 0;
 }
 

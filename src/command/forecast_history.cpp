@@ -4,12 +4,15 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "backend/sim/builtin_profiles.h"
 #include "backend/sim/device.h"
+#include "command/monitor_report.h"
 #include "command/training_options.h"
 #include "core/cache_file.h"
 #include "core/runtime.h"
@@ -20,16 +23,34 @@ namespace {
 constexpr const char* kForecast = "forecast ";
 constexpr const char* kMeasured = "measured ";
 constexpr const char* kSimulated = "simulated ";
-constexpr const char* kMemory = "memory of ";  // behind these; nothing: a step's seconds
-
-/// In GiB, as the file takes numbers below 3600 for sound.
-double stored(double value, Forecasted of) {
-  return of == Forecasted::memory ? value / (1 << 30) : value;
+/// What stands behind these for other things than a step's seconds, and what such a value is
+/// multiplied by, as the file takes numbers below 3600 for sound.
+struct Kept {
+  const char* name;
+  const char* prefix;
+  double scale;
+};
+const Kept& kept(Forecasted of) {
+  static constexpr std::array<Kept, kForecasted.size()> kAll = {
+      {{"step", "", 1},
+       {"memory", "memory of ", 1.0 / (1 << 30)},
+       {"compute", "compute of ", 1},
+       {"exposed", "exposed communication of ", 1},
+       {"energy", "energy of ", 1e-6},
+       {"time", "time of ", 1},
+       {"cores", "cores of ", 1e-3}}};
+  return kAll[static_cast<size_t>(of)];
 }
 
-std::string key_of(const std::string& what, Forecasted of) {
-  return (of == Forecasted::memory ? kMemory : "") + what;
+/// Whose key this is, without "forecast ".
+Forecasted kind_of(std::string_view key) {
+  for (const Forecasted of : kForecasted)
+    if (of != Forecasted::step && key.starts_with(kept(of).prefix)) return of;
+  return Forecasted::step;
 }
+
+double stored(double value, Forecasted of) { return value * kept(of).scale; }
+std::string key_of(const std::string& what, Forecasted of) { return kept(of).prefix + what; }
 
 std::string path() { return cache_path("forecasts.json"); }
 
@@ -56,6 +77,12 @@ std::optional<double> find(const Measured<double>& all, const std::string& devic
 }
 
 }  // namespace
+
+const char* name_of(Forecasted of) { return kept(of).name; }
+
+std::string with_data(const std::string& what, const std::string& data) {
+  return what + ", from " + data;
+}
 
 std::string forecast_of(const train::Recipe& recipe, int64_t outputs, int64_t batch_each,
                         int ranks) {
@@ -93,8 +120,55 @@ void keep_measured(const std::string& device, const std::string& what, double va
     keep(device, (simulated ? kSimulated : kMeasured) + key, stored(value, of));
 }
 
+namespace {
+
+/// Joules of a step on all devices of all ranks; nothing where one of them is not read.
+std::optional<double> energy_per_step(const TrainRequest& request, const train::TrainResult& result,
+                                      const std::optional<diag::MonitorSummary>& sensors) {
+  if (!sensors) return {};
+  const auto watts = mean_watts(*sensors);
+  double all = 0;
+  for (const Device device : request.chosen.devices) {
+    const auto found =
+        std::ranges::find(watts, device.str(), &std::pair<std::string, double>::first);
+    if (found == watts.end()) return {};
+    all += found->second;
+  }
+  return all * request.launched.size * result.seconds / static_cast<double>(result.steps);
+}
+
+/// Calls keep(what, value) for all that was measured; `slowdown`: of virtual devices. Ranks are
+/// taken to be alike.
+template <class F>
+void visit_measured(const TrainRequest& request, const train::Trainer& trainer,
+                    const train::TrainResult& result, int64_t peak_bytes, int ranks,
+                    const std::optional<diag::MonitorSummary>& sensors, double slowdown,
+                    const F& keep) {
+  keep(Forecasted::step, result.us_per_step * 1e-6 / slowdown);
+  keep(Forecasted::memory, static_cast<double>(peak_bytes));
+  if (request.recipe.validation.fraction > 0) return;
+  const auto steps = static_cast<double>(result.steps);
+  keep(Forecasted::time, result.seconds / slowdown / steps);
+  if (const auto energy = energy_per_step(request, result, sensors))
+    keep(Forecasted::energy, *energy);
+  if (!result.accounts.empty()) {
+    const diag::Account& account = result.accounts[0].account;
+    const auto seconds = [&](diag::Cause cause) {
+      return account.seconds[static_cast<size_t>(cause)] / slowdown / steps;
+    };
+    keep(Forecasted::compute, seconds(diag::Cause::compute));
+    if (ranks > 1) keep(Forecasted::exposed, seconds(diag::Cause::communication));
+  }
+  const data::WorkerAccount workers = data::sum(trainer.loader().worker_accounts());
+  const double busy = workers.read + workers.decode + workers.augment;
+  if (busy > 0) keep(Forecasted::cores, busy * ranks * slowdown / result.seconds);
+}
+
+}  // namespace
+
 void keep_training(const TrainRequest& request, const train::Trainer& trainer,
-                   const train::TrainResult& result, int64_t peak_bytes) {
+                   const train::TrainResult& result, int64_t peak_bytes,
+                   const std::optional<diag::MonitorSummary>& sensors) {
   constexpr int64_t kLeastSteps = 100;
   const train::TrainOptions o = train_options(request);
   const bool is_alike = result.compile.fell_back.empty() && o.passes.empty() &&
@@ -108,18 +182,22 @@ void keep_training(const TrainRequest& request, const train::Trainer& trainer,
   const auto outputs = static_cast<int64_t>(trainer.loader().source().classes().size());
   const std::string what =
       forecast_of(request.recipe, outputs, request.recipe.batch / ranks, ranks);
-  const double seconds = result.us_per_step * 1e-6;
-  const auto keep_both = [&](const std::string& profile, double step, bool simulated) {
-    keep_measured(profile, what, step, simulated);
-    keep_measured(profile, what, static_cast<double>(peak_bytes), simulated, Forecasted::memory);
+  const auto keep_all = [&](const std::string& profile, double slowdown, bool simulated) {
+    visit_measured(request, trainer, result, peak_bytes, ranks, sensors, slowdown,
+                   [&](Forecasted of, double value) {
+                     const bool is_of_data = of == Forecasted::cores;
+                     keep_measured(profile,
+                                   is_of_data ? with_data(what, request.recipe.data) : what, value,
+                                   simulated, of);
+                   });
   };
   if (device.kind == DeviceKind::sim) {
     const auto profile = sim::Devices::all().profile();
     const SimOptions sim = sim_options();
-    if (profile && sim.paced) keep_both(profile->name, seconds / sim.slowdown, /*simulated=*/true);
+    if (profile && sim.paced) keep_all(profile->name, sim.slowdown, /*simulated=*/true);
   } else if (!device.is_cpu()) {
     const std::string name = profile_name_of(runtime(device.kind).description(device.index));
-    if (!name.empty()) keep_both(name, seconds, /*simulated=*/false);
+    if (!name.empty()) keep_all(name, 1, /*simulated=*/false);
   }
 }
 
@@ -128,9 +206,7 @@ PastError past_error(const std::string& device, const std::string& what, Forecas
   const Measured<double> all = history();
   const auto of_device = all.find(device);
   if (of_device == all.end()) return error;
-  const auto is_of = [&](std::string_view text) {
-    return text.starts_with(kMemory) == (of == Forecasted::memory);
-  };
+  const auto is_of = [&](std::string_view text) { return kind_of(text) == of; };
   error.simulated = std::ranges::none_of(of_device->second, [&](const auto& entry) {
     const std::string_view key = entry.first;
     return key.starts_with(kMeasured) && is_of(key.substr(std::string_view(kMeasured).size()));

@@ -1,11 +1,14 @@
 // What was forecast, and what the trainings took that came of it: kept between runs in the cache.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include <brim/diag/monitor.h>
 #include <brim/train/recipe.h>
 #include <brim/train/trainer.h>
 
@@ -20,8 +23,23 @@ std::string forecast_of(const train::Recipe& recipe, int64_t outputs, int64_t ba
 /// The built-in profile of a GPU, by what its driver calls it; "" for others.
 std::string profile_name_of(std::string_view gpu);
 
-/// What is forecast of a training: the seconds of a step, the bytes of a device.
-enum class Forecasted : uint8_t { step, memory };
+/// What is forecast of a training.
+enum class Forecasted : uint8_t {
+  step,     ///< seconds: the median
+  memory,   ///< bytes of a device
+  compute,  ///< seconds of a step in which a device computes
+  exposed,  ///< seconds of a step in which it waits for communication alone
+  energy,   ///< joules of a step, of all devices
+  time,     ///< seconds of the whole training over its steps; so is its cost
+  cores,    ///< busy with the input, of all ranks
+};
+inline constexpr std::array kForecasted = {
+    Forecasted::step,   Forecasted::memory, Forecasted::compute, Forecasted::exposed,
+    Forecasted::energy, Forecasted::time,   Forecasted::cores};
+/// "memory".
+const char* name_of(Forecasted of);
+/// What the cores of an input are known by: those that make a sample depend on the data.
+std::string with_data(const std::string& what, const std::string& data);
 
 /// Keeps what is forecast for the device of a profile. `device`: the profile's name.
 void keep_forecast(const std::string& device, const std::string& what, double value,
@@ -30,10 +48,12 @@ void keep_forecast(const std::string& device, const std::string& what, double va
 void keep_measured(const std::string& device, const std::string& what, double value, bool simulated,
                    Forecasted of = Forecasted::step);
 
-/// The step's time and the memory of a training that has ended, if it was as trainings are
-/// forecast: compiled with all passes, fed from the host, and longer than a moment.
+/// What a training took that has ended, if it was as trainings are forecast: compiled with all
+/// passes, fed from the host, and longer than a moment; but for the step and the memory only where
+/// it did not validate. `sensors`: of energy, where there are any.
 void keep_training(const TrainRequest& request, const train::Trainer& trainer,
-                   const train::TrainResult& result, int64_t peak_bytes);
+                   const train::TrainResult& result, int64_t peak_bytes,
+                   const std::optional<diag::MonitorSummary>& sensors);
 
 /// How far forecasts of a device were from what was measured there; where nothing was, from what
 /// virtual ones took.
@@ -45,5 +65,7 @@ struct PastError {
 };
 PastError past_error(const std::string& device, const std::string& what,
                      Forecasted of = Forecasted::step);
+/// The same of all that is forecast.
+using PastErrors = std::map<Forecasted, PastError>;
 
 }  // namespace brim::command

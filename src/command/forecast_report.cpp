@@ -15,9 +15,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// "+1.3 %": what a training of just this came to; "~2.1 %": the median of others; "-": of none.
-std::string past_of(const std::optional<double>& of_this_one, const PastError& past) {
-  if (of_this_one) return fmt::format("{:+.1f} %", 100 * *of_this_one);
-  return past.trainings > 0 ? fmt::format("~{:.1f} %", 100 * past.median) : "-";
+std::string past_of(Forecasted of, const ForecastRow& row, const PastErrors& past) {
+  if (const auto found = row.off.find(of); found != row.off.end())
+    return fmt::format("{:+.1f} %", 100 * found->second);
+  const PastError& all = past.at(of);
+  return all.trainings > 0 ? fmt::format("~{:.1f} %", 100 * all.median) : "-";
 }
 
 std::string milliseconds(double seconds) { return fmt::format("{:.3f} ms", seconds * 1e3); }
@@ -25,13 +27,12 @@ std::string milliseconds(double seconds) { return fmt::format("{:.3f} ms", secon
 }  // namespace
 
 void print_forecast(const ForecastArguments& o, const std::string& device, const dist::Links& links,
-                    int hosts, const std::vector<ForecastRow>& rows, const PastError& past,
-                    const PastError& past_memory) {
+                    int hosts, const std::vector<ForecastRow>& rows, const PastErrors& past) {
   const double one = rows[0].forecast.seconds_per_step;
   say(stdout,
       "simulated: {}, batches of {} a rank, on {}{}; no device was used\n\n"
-      "ranks  overlap         step    error      compute   all-reduce      exposed  of linear   "
-      "images/s      memory    error\n",
+      "ranks  overlap         step    error      compute    error   all-reduce      exposed    "
+      "error  of linear   images/s      memory    error\n",
       o.recipe, o.batch, device,
       hosts == 1 ? ""
       : o.hosts
@@ -39,15 +40,18 @@ void print_forecast(const ForecastArguments& o, const std::string& device, const
           : fmt::format(", {} a host, at {:g} Gbit/s", links.ranks_per_host, links.host * 8e-9));
   for (const ForecastRow& row : rows) {
     const StepForecast& f = row.forecast.step;
-    say(stdout, "{:5}  {:7} {:>12} {:>8} {:>12} {:>12} {:>12} {:>9.1f} % {:>10.0f} {:>11} {:>8}\n",
+    say(stdout,
+        "{:5}  {:7} {:>12} {:>8} {:>12} {:>8} {:>12} {:>12} {:>8} {:>8.1f} % {:>10.0f} {:>11} "
+        "{:>8}\n",
         row.ranks,
         row.ranks == 1 ? ""
         : row.overlap  ? "yes"
                        : "no",
-        milliseconds(f.step), past_of(row.off, past), milliseconds(f.compute),
-        milliseconds(f.communication), milliseconds(f.exposed),
+        milliseconds(f.step), past_of(Forecasted::step, row, past), milliseconds(f.compute),
+        past_of(Forecasted::compute, row, past), milliseconds(f.communication),
+        milliseconds(f.exposed), row.ranks == 1 ? "-" : past_of(Forecasted::exposed, row, past),
         100 * one / row.forecast.seconds_per_step, row.samples_per_s(o.batch),
-        format_bytes(row.forecast.memory), past_of(row.memory_off, past_memory));
+        format_bytes(row.forecast.memory), past_of(Forecasted::memory, row, past));
   }
   for (const ForecastRow& row : rows)
     if (const train::Forecast& f = row.forecast; f.seconds_per_step > f.step.step)
@@ -63,13 +67,14 @@ void print_past_error(const std::string& device, const PastError& past,
       device, 100 * past.median, past.trainings == 1 ? "that" : "the median", past.trainings,
       past.simulated ? "simulated " : "", past.trainings == 1 ? "" : "s", 100 * past.worst);
   for (const ForecastRow& row : rows)
-    if (row.off)
+    if (const auto off = row.off.find(Forecasted::step); off != row.off.end())
       say(stdout, "{} rank{}: the training took {:.1f} % {} than this\n", row.ranks,
-          row.ranks == 1 ? "" : "s", 100 * std::abs(*row.off), *row.off < 0 ? "less" : "more");
+          row.ranks == 1 ? "" : "s", 100 * std::abs(off->second),
+          off->second < 0 ? "less" : "more");
 }
 
 void print_training(const ForecastArguments& o, const ForecastWork& work,
-                    const std::vector<ForecastRow>& rows) {
+                    const std::vector<ForecastRow>& rows, const PastErrors& past) {
   if (o.samples)
     say(stdout, "\nto train on {} samples in {} epochs\n\n", work.samples, work.epochs);
   else
@@ -77,19 +82,24 @@ void print_training(const ForecastArguments& o, const ForecastWork& work,
         "\nto train on {} samples of {}, of which a core of this machine makes {:.0f} a second "
         "(measured)\n\n",
         work.samples, o.data, work.seconds_per_sample > 0 ? 1 / work.seconds_per_sample : 0);
-  say(stdout, "ranks  overlap         time     an epoch       energy{}{}\n",
-      o.samples ? "" : "     cores", o.price ? "         cost   of an epoch" : "");
+  say(stdout, "ranks  overlap         time     an epoch    error       energy    error{}{}\n",
+      o.samples ? "" : "     cores    error",
+      o.price ? "         cost   of an epoch    error" : "");
   const auto epochs = static_cast<double>(work.epochs);
   for (const ForecastRow& row : rows) {
     const double cost = row.cost(work, o.batch, o.price.value_or(0));
-    say(stdout, "{:5}  {:7} {:>12} {:>12} {:>9.4g} kJ{}{}\n", row.ranks,
+    const std::string time_error = past_of(Forecasted::time, row, past);  // and the cost's
+    say(stdout, "{:5}  {:7} {:>12} {:>12} {:>8} {:>9.4g} kJ {:>8}{}{}\n", row.ranks,
         row.ranks == 1 ? ""
         : row.overlap  ? "yes"
                        : "no",
         format_duration(row.seconds(work, o.batch)),
-        format_duration(row.seconds(work, o.batch) / epochs), 1e-3 * row.energy(work, o.batch),
-        o.samples ? "" : fmt::format(" {:>9.1f}", row.cores(work, o.batch)),
-        o.price ? fmt::format(" {:>12.4g}  {:>12.4g}", cost, cost / epochs) : "");
+        format_duration(row.seconds(work, o.batch) / epochs), time_error,
+        1e-3 * row.energy(work, o.batch), past_of(Forecasted::energy, row, past),
+        o.samples ? ""
+                  : fmt::format(" {:>9.1f} {:>8}", row.cores(work, o.batch),
+                                past_of(Forecasted::cores, row, past)),
+        o.price ? fmt::format(" {:>12.4g}  {:>12.4g} {:>8}", cost, cost / epochs, time_error) : "");
   }
 }
 
@@ -118,9 +128,12 @@ nlohmann::ordered_json to_json(const ForecastRow& row, const ForecastArguments& 
                {"images_per_s", row.samples_per_s(o.batch)},
                {"memory_bytes", row.forecast.memory},
                {"kernels", f.kernels},
-               {"collectives", f.collectives},
-               {"off", row.off ? Json(*row.off) : Json(nullptr)},
-               {"memory_off", row.memory_off ? Json(*row.memory_off) : Json(nullptr)}};
+               {"collectives", f.collectives}};
+  for (const Forecasted of : kForecasted) {
+    const auto off = row.off.find(of);
+    json[of == Forecasted::step ? "off" : fmt::format("{}_off", name_of(of))] =
+        off != row.off.end() ? Json(off->second) : Json(nullptr);
+  }
   if (!work) return json;
   json["seconds"] = row.seconds(*work, o.batch);
   json["joules"] = row.energy(*work, o.batch);

@@ -5,6 +5,7 @@
 #include <brim/train/forecast.h>
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -34,8 +35,7 @@ struct ForecastRow {
   int ranks;
   bool overlap;
   train::Forecast forecast;
-  std::optional<double> off;         ///< what a training took over what was forecast, less one
-  std::optional<double> memory_off;  ///< the same of its memory
+  std::map<Forecasted, double> off;  ///< what a training took over what was forecast, less one
 
   double samples_per_s(int64_t batch) const {
     return static_cast<double>(batch) * ranks / forecast.seconds_per_step;
@@ -58,12 +58,11 @@ struct ForecastRow {
 /// Tables of steps (beside the numbers how far this forecast, or else the median one of the device,
 /// was off), of how far forecasts before were off, and of whole trainings.
 void print_forecast(const ForecastArguments& o, const std::string& device, const dist::Links& links,
-                    int hosts, const std::vector<ForecastRow>& rows, const PastError& past,
-                    const PastError& past_memory);
+                    int hosts, const std::vector<ForecastRow>& rows, const PastErrors& past);
 void print_past_error(const std::string& device, const PastError& past,
                       const std::vector<ForecastRow>& rows);
 void print_training(const ForecastArguments& o, const ForecastWork& work,
-                    const std::vector<ForecastRow>& rows);
+                    const std::vector<ForecastRow>& rows, const PastErrors& past);
 
 /// Null where no training was measured.
 nlohmann::ordered_json to_json(const PastError& past);

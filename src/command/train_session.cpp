@@ -113,7 +113,7 @@ class TrainSession {
                                        : train::RunPhase::finished);
     log_.add_report(document_.history_line());
     for (const std::string& error : log_.errors()) warn(error);
-    if (trained && !failure_) keep_training(request_, *trainer_, result_, training_peak_);
+    if (trained && !failure_) keep_training(request_, *trainer_, result_, training_peak_, sensors_);
     report(trained);
     if (failure_) std::rethrow_exception(failure_);
     if (!result_.stopped) return 0;

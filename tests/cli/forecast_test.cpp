@@ -119,6 +119,34 @@ TEST_F(ForecastCommand, TellsHowFarItWasFromTrainings) {
   EXPECT_NE(forecast({}).out.find("of 1 simulated training, at most"), std::string::npos);
 }
 
+TEST_F(ForecastCommand, TellsTheErrorOfAllThatATrainingMeasures) {
+  const std::vector<std::string> options = {"--samples", "1000", "--price", "2", "--json", "-"};
+  EXPECT_EQ(forecast(options).code, 0);
+  const auto train = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"train",   "tutorial-cnn", "--data",    "shapes10",
+                                     "--steps", "300",          "--monitor", "0.05"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Ran ran = run_brim(args, cache() +
+                                       "BRIM_SIM_DEVICES=2 BRIM_SIM_PROFILE=h100 "
+                                       "BRIM_SIM_SLOWDOWN=40 ");
+    EXPECT_EQ(ran.code, 0) << ran.err;
+  };
+  train({"--device", "sim:0"});
+  train({"--device", "sim:0,sim:1", "--batch", "8"});
+  const json found = json::parse(forecast(options).out);
+  for (const char* const off : {"off", "memory_off", "compute_off", "energy_off", "time_off"})
+    for (const int row : {0, 1}) EXPECT_TRUE(found["forecasts"][row][off].is_number()) << off;
+  EXPECT_TRUE(found["forecasts"][0]["exposed_off"].is_null());  // of one rank
+  EXPECT_TRUE(found["forecasts"][1]["exposed_off"].is_number());
+  EXPECT_TRUE(found["forecasts"][0]["cores_off"].is_null());  // the data is not at hand
+  EXPECT_EQ(found["past_energy"]["trainings"], 2);
+  EXPECT_TRUE(found["past_cores"].is_null());
+  const std::string table = forecast({"--samples", "1000", "--price", "2"}).out;
+  const double off = found["forecasts"][0]["time_off"];
+  const std::string error = fmt::format(" {:+.1f} %", 100 * off);  // beside time and cost
+  EXPECT_NE(table.find(error), table.rfind(error)) << table;
+}
+
 TEST_F(ForecastCommand, BadInput) {
   const Ran price = forecast({"--price", "2"});
   EXPECT_EQ(price.code, 2);

@@ -59,6 +59,28 @@ TEST_F(ForecastHistory, KeepsMemoryApartFromTime) {
   EXPECT_DOUBLE_EQ(memory.of_this_one.value(), 0.25);
 }
 
+TEST_F(ForecastHistory, KeepsEachKindApart) {
+  double off = 0.01;
+  for (const Forecasted of : kForecasted) {
+    keep_forecast("a card", "a", 2, of);
+    EXPECT_EQ(past_error("a card", "a", of).trainings, 0) << name_of(of);
+    keep_measured("a card", "a", 2 * (1 + off), false, of);
+    off += 0.01;
+  }
+  off = 0.01;
+  for (const Forecasted of : kForecasted) {
+    const PastError past = past_error("a card", "a", of);
+    EXPECT_EQ(past.trainings, 1) << name_of(of);
+    EXPECT_NEAR(past.of_this_one.value(), off, 1e-9) << name_of(of);
+    off += 0.01;
+  }
+  keep_forecast("a card", with_data("a", "x"), 2, Forecasted::cores);
+  EXPECT_FALSE(past_error("a card", with_data("a", "x"), Forecasted::cores).of_this_one);
+  keep_forecast("a card", "a", 700e3, Forecasted::energy);  // of a thousand devices
+  keep_measured("a card", "a", 770e3, false, Forecasted::energy);
+  EXPECT_NEAR(past_error("a card", "a", Forecasted::energy).of_this_one.value(), 0.1, 1e-9);
+}
+
 TEST_F(ForecastHistory, WhatNoFileMayHoldIsNotKept) {
   keep_forecast("a card", "a", 1);
   keep_measured("a card", "a", 1, false);
