@@ -26,7 +26,7 @@ void check_extension(const std::string& path) {
   if (!train::is_pth(path) && !path.ends_with(".safetensors"))
     throw UsageError(fmt::format(
         "[convert] {} has another extension than .pth, .pt and .safetensors, which can be read "
-        "and written; rename it",
+        "and written; rename it (engines and ONNX files are written alone, by `brim export`)",
         path));
 }
 
@@ -98,7 +98,9 @@ int run(const ConvertOptions& o) {
     say(stdout, "{} weights in 8-bit integers became floats\n", count);
   if (loses)
     say(stdout,
-        "it does not keep the recipe and the names of the classes: name the recipe to use it\n");
+        "it does not keep the recipe and the names of the classes; to use it, name a recipe: brim "
+        "recipe {} --out NAME.toml\n",
+        shell_word(o.in));
   return 0;
 }
 

@@ -1,8 +1,10 @@
-// `brim recipe NAME`: a built-in recipe as a file to start from.
+// `brim recipe NAME`: a built-in recipe, or that of trained weights, as a file to start from.
 #include <brim/train/recipe.h>
+#include <brim/train/weights.h>
 
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include "command/command.h"
 #include "command/say.h"
@@ -17,6 +19,19 @@ struct RecipeOptions {
   bool overwrite = false;
 };
 
+/// That of weights has the channels that are left of their network.
+train::Recipe recipe_of(const std::string& name) {
+  if (train::is_pth(name))
+    throw UsageError(fmt::format(
+        "{}: PyTorch's files hold no recipe; name the .safetensors file that it was made of",
+        name));
+  if (!name.ends_with(".safetensors")) return train::load_recipe(name);
+  const std::optional<train::Recipe> own =
+      train::read_weights_info(train::WeightsFile(name)).recipe;
+  BRIM_CHECK(own, FileError, "[recipe] {} does not say which recipe it was trained by", name);
+  return *own;
+}
+
 int show_recipe(const RecipeOptions& o) {
   if (o.name.empty()) {
     if (!o.out.empty())
@@ -24,7 +39,7 @@ int show_recipe(const RecipeOptions& o) {
     for (const std::string& name : train::recipe_names()) say(stdout, "{}\n", name);
     return 0;
   }
-  const std::string toml = train::load_recipe(o.name).toml();
+  const std::string toml = recipe_of(o.name).toml();
   if (o.out.empty()) {
     std::fputs(toml.c_str(), stdout);  // say() is for lines
     return 0;
@@ -43,8 +58,10 @@ int show_recipe(const RecipeOptions& o) {
 const Register recipe_command(
     {"recipe", "print a recipe as TOML to start from", [](Arguments args) -> std::function<int()> {
        auto o = std::make_shared<RecipeOptions>();
-       args.add("name", o->name,
-                "a built-in recipe or a .toml file; without it the built-in ones are listed");
+       args.add(
+           "name", o->name,
+           "a built-in recipe, a .toml file, or weights of brim train as .safetensors; without "
+           "it the built-in ones are listed");
        args.add("--out,-o", o->out, "write it to this file").file();
        args.flag("--overwrite", o->overwrite, "replace the file that is there");
        return [o] { return show_recipe(*o); };
