@@ -18,12 +18,12 @@ std::optional<deploy::EnginePictures> pictures_of(const EnginePorts& ports,
     return {};
   }
   constexpr int64_t kMaxSide = 32768;
-  const Shape sizes = parse_shape(ports.pictures, "--pictures");
+  const std::string form = fmt::format(
+      "height and width of the pictures that come are written as 480x640, each from 1 to {}",
+      kMaxSide);
+  const Shape sizes = parse_shape(ports.pictures, "--pictures", form);
   if (sizes.rank() != 2 || sizes[0] > kMaxSide || sizes[1] > kMaxSide)
-    throw UsageError(
-        fmt::format("--pictures {}: height and width of the pictures that come are written as "
-                    "480x640, each at most {}",
-                    ports.pictures, kMaxSide));
+    throw UsageError(fmt::format("--pictures {}: {}", ports.pictures, form));
   if (net.recipe.task == "language" || input.rank() != 3 || input[0] > 4)
     throw UsageError(
         fmt::format("--pictures: {} is no network of pictures of 1 to 4 channels", net.path));

@@ -11,6 +11,7 @@
 
 #include "command/command.h"
 #include "command/engine_ports.h"
+#include "command/exported_port.h"
 #include "command/format.h"
 #include "command/libraries.h"
 #include "command/report.h"
@@ -89,12 +90,6 @@ Source open_source(const ExportOptions& o) {
   return {std::move(net), input, example};
 }
 
-void say_input(const Shape& input, DType dtype, const std::string& batch) {
-  std::string sizes = batch;
-  for (const int64_t size : input) sizes += fmt::format(", {}", size);
-  say(stdout, "input ({}) {}\n", sizes, name(dtype));
-}
-
 /// Files for others hold no layers that are stored without zeros.
 void say_zeros(const TrainedNetwork& net) {
   if (net.recipe.prune.has_masks())
@@ -112,10 +107,15 @@ int export_onnx(const ExportOptions& o) {
   const deploy::OnnxSummary made = deploy::save_onnx(
       o.out, *net.network, source.example,
       {.batch = size, .symmetric_int8 = o.symmetric, .metadata = metadata_of(net, source.input)});
+  std::vector<ExportedPort> outputs;
+  for (const deploy::OnnxOutput& output : made.outputs)
+    outputs.push_back({output.name, output.sizes, std::string(name(output.dtype))});
   if (!is_stdout(o.json) && !is_stdout(o.out)) {
     say(stdout, "{}: {} in ONNX, opset {}: {} nodes, {} weights and constants, {}\n", o.out,
         net.recipe.model, made.opset, made.nodes, made.initializers, format_bytes(made.bytes));
-    say_input(source.input, source.example.dtype(), size ? std::to_string(*size) : "batch");
+    input_port(source.input, source.example.dtype(), size ? std::to_string(*size) : "batch")
+        .print("input");
+    for (const ExportedPort& output : outputs) output.print("output");
     if (!net.int8.empty()) say(stdout, "{}: QDQ\n", net.int8);
     say_zeros(net);
   }
@@ -129,6 +129,7 @@ int export_onnx(const ExportOptions& o) {
                 {"initializers", made.initializers},
                 {"operators", made.operators},
                 {"input", std::vector<int64_t>(source.input.begin(), source.input.end())},
+                {"outputs", to_json(outputs)},
                 {"batch", size ? Json(*size) : Json(nullptr)},
                 {"versions", build_versions()}},
                o.json);
@@ -167,12 +168,15 @@ int export_engine(const ExportOptions& o) {
   choose_output(o.ports, net, options);
   const deploy::EngineSummary made =
       deploy::save_engine(o.out, *net.network, source.example, options);
+  const std::string any_batch = fmt::format("{}", fmt::join(batches, " or "));
+  const std::vector<ExportedPort> outputs = outputs_of_engine(o.out, any_batch);
   if (!o.runtime.empty())
     deploy::save_runtime(sources, o.runtime, {.target = target_of(o), .kernels = made.kernels});
   if (!is_stdout(o.json)) {
     say(stdout, "{}: {} as an engine: {} steps, {}, {} of memory\n", o.out, net.recipe.model,
         made.steps, format_bytes(made.bytes), format_bytes(made.session_bytes));
-    say_input(input, dtype, fmt::format("{}", fmt::join(batches, " or ")));
+    input_port(input, dtype, any_batch).print("input");
+    for (const ExportedPort& output : outputs) output.print("output");
     if (!net.int8.empty()) say(stdout, "{}\n", net.int8);
     say_zeros(net);
     say(stdout, "outputs within {:.2g} of the largest one of the network's\n", made.difference);
@@ -192,6 +196,7 @@ int export_engine(const ExportOptions& o) {
                 {"difference", made.difference},
                 {"input", std::vector<int64_t>(input.begin(), input.end())},
                 {"input_dtype", name(dtype)},
+                {"outputs", to_json(outputs)},
                 {"output", o.ports.output.empty() ? "scores" : o.ports.output},
                 {"batches", batches},
                 {"versions", build_versions()}},

@@ -70,11 +70,8 @@ int64_t parse_bytes(std::string_view text, std::string_view option) {
   return static_cast<int64_t>(value);
 }
 
-Shape parse_shape(std::string_view text, std::string_view option) {
-  const auto fail = [&] {
-    throw UsageError(
-        fmt::format("{} {}: sizes of one input are written as 3x224x224", option, text));
-  };
+Shape parse_shape(std::string_view text, std::string_view option, std::string_view form) {
+  const auto fail = [&] { throw UsageError(fmt::format("{} {}: {}", option, text, form)); };
   Shape shape;
   const char *at = text.data(), *const end = at + text.size();
   while (true) {

@@ -21,8 +21,10 @@ std::string shell_word(const std::string& text);
 /// "512M", "2GiB", "1.5g", "100000" -> bytes (powers of 1024). Throws UsageError naming `option`.
 int64_t parse_bytes(std::string_view text, std::string_view option);
 
-/// "3x224x224": the sizes of one input, without the batch. Throws UsageError naming `option`.
-Shape parse_shape(std::string_view text, std::string_view option);
+/// "3x224x224": the sizes of one input, without the batch. Throws UsageError naming `option` and
+/// `form`, how they are written.
+Shape parse_shape(std::string_view text, std::string_view option,
+                  std::string_view form = "sizes of one input are written as 3x224x224");
 
 /// The items of "8G,12G". Throws UsageError naming `option` where one is empty.
 std::vector<std::string> list_items(std::string_view text, std::string_view option);

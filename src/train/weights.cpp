@@ -8,12 +8,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/check.h"
 #include "core/json_text.h"
 #include "diag/span.h"
+#include "rt/format.h"
 #include "train/encoded_weights.h"
 #include "train/weights_metadata.h"
 
@@ -41,9 +44,26 @@ std::vector<std::string> names_in(const io::Metadata& metadata, const char* key,
   return names;
 }
 
+/// Of `brim export`: it holds weights as its runtime reads them.
+bool is_engine(const std::string& path) {
+  char magic[sizeof(rt::kMagic)] = {};
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error) &&  // a pipe would be waited for
+         std::ifstream(path, std::ios::binary).read(magic, sizeof(magic)) &&
+         std::ranges::equal(magic, rt::kMagic);
+}
+
 std::variant<io::SafeTensors, io::Pth> open_weights(const std::string& path) {
   if (is_pth(path)) return io::Pth(path);
-  return io::SafeTensors(path);
+  try {
+    return io::SafeTensors(path);
+  } catch (const FileError&) {
+    BRIM_CHECK(!is_engine(path), FileError,
+               "[weights] {} is an engine, which its runtime runs (`brim verify` tries it); give "
+               "the weights that it was exported from",
+               path);
+    throw;
+  }
 }
 
 }  // namespace

@@ -31,13 +31,16 @@ TEST_F(ExportEngine, WritesWhatVerifyAccepts) {
   const std::string out = *folder() / "model.brim";
   const Ran ran = exported(out, {"--batch", "1,4", "--threads", "1", "--json", out + ".json"});
   ASSERT_EQ(ran.code, 0) << ran.err;
-  for (const char* part : {"tutorial-cnn as an engine: 8 steps", "input (1 or 4, 3, 32, 32) f32",
-                           "of the largest one of the network's"})
+  for (const char* part :
+       {"tutorial-cnn as an engine: 8 steps", "input (1 or 4, 3, 32, 32) f32, named input\n",
+        "output (1 or 4, 10) f32, named output\n", "of the largest one of the network's"})
     EXPECT_NE(ran.out.find(part), std::string::npos) << ran.out;
   std::ifstream stream(out + ".json");
   const json found = json::parse(stream);
   EXPECT_EQ(found["format"], "engine");
   EXPECT_EQ(found["batches"], json({1, 4}));
+  EXPECT_EQ(found["outputs"],
+            json::parse(R"([{"name": "output", "sizes": ["1 or 4", "10"], "dtype": "f32"}])"));
   EXPECT_EQ(found["operators"]["convolution"], 5);
   EXPECT_EQ(found["bytes"], std::filesystem::file_size(out));
   EXPECT_LT(found["difference"], 1e-5);
@@ -53,6 +56,14 @@ TEST_F(ExportEngine, WritesWhatVerifyAccepts) {
 
   EXPECT_NE(run_brim({"verify", out, "--isa", "mmx"}).err.find("'mmx' is none of"),
             std::string::npos);
+  // Nor are its weights those that others can use.
+  for (std::vector<std::string> words :
+       {std::vector<std::string>{"eval", "tutorial-cnn"}, {"predict", "x.png"}, {"prune"}}) {
+    words.insert(words.end(), {"--weights", out});
+    const Ran refused = run_brim(words);
+    EXPECT_EQ(refused.code, 1);
+    EXPECT_NE(refused.err.find("is an engine"), std::string::npos) << refused.err;
+  }
   const Ran wrong = run_brim({"verify", weights()});
   EXPECT_EQ(wrong.code, 1);
   EXPECT_NE(wrong.err.find("this is no engine"), std::string::npos) << wrong.err;
@@ -201,7 +212,8 @@ TEST_F(ExportEngine, RefusesWhatDoesNotFit) {
   EXPECT_NE(refused({"--onnx", "--output", "softmax"}).find("for engines"), std::string::npos);
   EXPECT_NE(refused({"--bgr"}).find("it is for --pictures"), std::string::npos);
   for (const char* sizes : {"48", "0x5", "3x48x60", "48x40000", "48x", "axb"})
-    EXPECT_NE(refused({"--pictures", sizes}).find("--pictures"), std::string::npos) << sizes;
+    EXPECT_NE(refused({"--pictures", sizes}).find("are written as 480x640"), std::string::npos)
+        << sizes;
   EXPECT_NE(refused({"--onnx", "--pictures", "48x60"}).find("for engines"), std::string::npos);
   EXPECT_NE(refused({"--onnx", "--threads", "2"}).find("it is for engines"), std::string::npos);
   EXPECT_NE(run_brim({"export", "-o", out + ".onnx", "--weights", weights()}).err.find("--onnx"),

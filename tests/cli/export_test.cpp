@@ -30,7 +30,8 @@ TEST_F(Export, WritesWhatOthersNeed) {
   const std::string out = *folder() / "model.onnx";
   const Ran ran = exported(out, {"--json", out + ".json"});
   ASSERT_EQ(ran.code, 0) << ran.err;
-  for (const char* part : {"tutorial-cnn in ONNX, opset 20: 12 nodes", "(batch, 3, 32, 32) f32"})
+  for (const char* part : {"tutorial-cnn in ONNX, opset 20: 12 nodes", "(batch, 3, 32, 32) f32",
+                           "output (batch, 10) f32, named output\n"})
     EXPECT_NE(ran.out.find(part), std::string::npos) << ran.out;
   const OnnxFile file(out);
   EXPECT_EQ(file.outputs.at(0).shape, (std::vector<std::string>{"batch", "10"}));
@@ -46,6 +47,7 @@ TEST_F(Export, WritesWhatOthersNeed) {
   EXPECT_EQ(found["opset"], 20);
   EXPECT_EQ(found["operators"]["Conv"], 2);
   EXPECT_EQ(found["input"], json({3, 32, 32}));
+  EXPECT_EQ(found["outputs"][0]["sizes"], json({"batch", "10"}));
   EXPECT_TRUE(found["batch"].is_null());
   EXPECT_EQ(found["bytes"], std::filesystem::file_size(out));
 

@@ -31,6 +31,13 @@ struct OnnxOptions {
   std::map<std::string, std::string> metadata = {};
 };
 
+/// An output of the network in a file.
+struct OnnxOutput {
+  std::string name;  ///< of OnnxOptions::outputs
+  DType dtype = DType::f32;
+  std::vector<std::string> sizes;  ///< of its axes: "10", or of any batch "batch", "49*batch"
+};
+
 /// What a file holds.
 struct OnnxSummary {
   int64_t nodes = 0;                         ///< of the graph
@@ -38,6 +45,7 @@ struct OnnxSummary {
   int64_t bytes = 0;                         ///< of the file
   std::map<std::string, int64_t> operators;  ///< how many nodes of each
   int64_t opset = 0;                         ///< version of ONNX's operators
+  std::vector<OnnxOutput> outputs;           ///< in order
 };
 
 /// Writes what `network` computes of x in eval mode as an ONNX file, atomically. `example`: shape

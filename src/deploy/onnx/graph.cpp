@@ -64,6 +64,14 @@ ProtobufWriter written(const Node& node) {
   return p;
 }
 
+/// "10"; as a function of the batch "batch", "49*batch", "49*batch+1"
+std::string size_text(const Extent& size) {
+  if (size.is_fixed()) return std::to_string(size.fixed);
+  if (size == Extent(0, 1)) return "batch";
+  if (size.fixed == 0) return fmt::format("{}*batch", size.per_sample);
+  return fmt::format("{}*batch+{}", size.per_sample, size.fixed);
+}
+
 // ValueInfoProto
 ProtobufWriter written_port(const std::string& name, const Extents& shape, DType dtype) {
   ProtobufWriter dims;
@@ -71,12 +79,8 @@ ProtobufWriter written_port(const std::string& name, const Extents& shape, DType
     ProtobufWriter dim;
     if (size.is_fixed())
       dim.number(1, size.fixed);
-    else if (size == Extent(0, 1))
-      dim.text(2, "batch");
-    else if (size.fixed == 0)
-      dim.text(2, fmt::format("{}*batch", size.per_sample));
     else
-      dim.text(2, fmt::format("{}*batch+{}", size.per_sample, size.fixed));
+      dim.text(2, size_text(size));
     dims.message(1, dim);
   }
   ProtobufWriter tensor, type, info;
@@ -317,6 +321,10 @@ OnnxSummary OnnxGraph::prune() {
   summary.initializers = static_cast<int64_t>(initializers_.size());
   summary.opset = kOnnxOpset;
   for (const Node& node : nodes_) ++summary.operators[node.op];
+  for (const Port& port : outputs_) {
+    summary.outputs.push_back({.name = port.name, .dtype = port.dtype, .sizes = {}});
+    for (const Extent& size : port.shape) summary.outputs.back().sizes.push_back(size_text(size));
+  }
   return summary;
 }
 
