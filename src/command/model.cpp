@@ -81,6 +81,10 @@ ModelInput input_for(const ModelCommand& o, train::Recipe recipe) {
     made_for.input = {recipe.input.channels > 0 ? recipe.input.channels : 3, side, side};
     made_for.outputs = side <= kSmall ? 10 : 1000;
   }
+  if (o.size && made_for.input.rank() != 3)
+    throw UsageError(fmt::format(
+        "--size {}: it is of pictures, and an input of {} is {}; give its sizes by --input",
+        *o.size, o.name, made_for.input.str()));
   if (!o.input.empty()) made_for.input = parse_shape(o.input, "--input");
   if (o.classes) made_for.outputs = *o.classes;
   BRIM_CHECK(made_for.input.rank() > 0, ValueError,
@@ -95,12 +99,16 @@ NetworkSummary summary_of(const train::Recipe& recipe, const ModelInput& made_fo
       recipe, {.classes = made_for.outputs, .input = made_for.input, .device = Device::cpu()});
   Shape shape = made_for.input;
   shape.insert(0, batch);
-  const Tensor input = Tensor::empty(shape, made_for.takes_tokens ? i64 : f32, Device::cpu());
   try {
+    const Tensor input = Tensor::empty(shape, made_for.takes_tokens ? i64 : f32, Device::cpu());
     return deploy::summarize(*network, input);
   } catch (const ShapeError& e) {
     throw UsageError(fmt::format("{} takes no input of {} (--size, --input, --batch, --data): {}",
                                  recipe.model, shape.str(), e.what()));
+  } catch (const OutOfMemory& e) {
+    throw UsageError(fmt::format(
+        "{} of {}: a tensor takes {}, and {} are free; give less of --size, --input or --batch",
+        recipe.model, shape.str(), format_bytes(e.requested), format_bytes(e.free)));
   }
 }
 
@@ -221,6 +229,8 @@ int run(const ModelCommand& o) {
   }
   check_json_path(o.json);
   check_output_path("svg", o.svg);
+  if (o.size && !o.input.empty())
+    throw UsageError("--size and --input both say how large an input is; give one of them");
   check_outputs({{"--json", o.json}, {"--svg", o.svg}}, {{"the recipe", o.name}});
   const train::Recipe recipe = recipe_for(o.name);
   const NetworkSummary network = summary_of(recipe, input_for(o, recipe), o.batch);

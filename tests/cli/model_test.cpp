@@ -90,6 +90,11 @@ TEST(ModelCommand, RefusesInOneLine) {
   fails({"tutorial-cnn", "--size", "1"}, 2, "tutorial-cnn takes no input of (1, 3, 1, 1)");
   fails({"resnet50", "--size", "1"}, 2, "larger batch or larger inputs");
   fails({"resnet18", "--batch", "0"}, 2, "--batch");
+  fails({"mlp", "--size", "64"}, 2, "it is of pictures, and an input of mlp is (10)");
+  fails({"transformer-small", "--size", "64"}, 2, "give its sizes by --input");
+  fails({"resnet18", "--size", "64", "--input", "3x32x32"}, 2, "give one of them");
+  fails({"resnet18", "--size", "65536", "--batch", "100000"}, 2, "resnet18 of (100000, 3, 65536");
+  fails({"resnet18", "--size", "65536", "--batch", "100000"}, 2, "are free; give less of --size");
   fails({"resnet18", "--svg", "/nowhere/net.svg"}, 1, "/nowhere");
 }
 
