@@ -251,7 +251,12 @@ ShrinkState ShrinkState::load(const std::string& folder, const Json& asked) {
       throw std::runtime_error("the dense network is missing");
     if (!state.points.empty() && !state.points[0].forms.empty())
       throw std::runtime_error("the first point is not the dense network");
-  } catch (const std::exception& e) {
+  } catch (const Json::exception&) {
+    raise<FileError>(
+        "[shrink] {} is damaged (something is missing in it, or of another kind); begin anew with "
+        "--overwrite",
+        from);
+  } catch (const std::runtime_error& e) {
     raise<FileError>("[shrink] {} is damaged ({}); begin anew with --overwrite", from, e.what());
   }
   const std::string changed = differences(asked, state.asked);

@@ -224,6 +224,15 @@ TEST_F(Shrink, GoesOnWhereItWasStopped) {
   const Ran formless = shrink("parts", {"--size", "100k", "--resume"});
   EXPECT_EQ(formless.code, 1) << formless.out;
   EXPECT_NE(formless.err.find("no dense form"), std::string::npos) << formless.err;
+  for (const char* damage : {"{\"asked\": ", "[]", "7", "{\"asked\": {}, \"format\": 2}"}) {
+    std::ofstream(out + "/shrink/search.json") << damage;
+    const Ran damaged = shrink("parts", {"--size", "100k", "--resume"});
+    EXPECT_EQ(damaged.code, 1);
+    EXPECT_NE(damaged.err.find("search.json is damaged (something is missing in it"),
+              std::string::npos)
+        << damaged.err;
+    EXPECT_EQ(damaged.err.find("json.exception"), std::string::npos) << damaged.err;
+  }
   state = json::parse(sound);
   state["points"][1]["bytes"] = -1;
   std::ofstream(out + "/shrink/search.json") << state;
