@@ -181,6 +181,7 @@ int brim::cli(int argc, char** argv) {
     command::say(stderr, "brim: error: {}\n", command::one_line(e.what()));
     code = 2;
   } catch (const std::bad_alloc&) {
+    (void)std::fflush(stdout);
     std::fputs("brim: error: [memory] the system has no memory left; use a smaller batch\n",
                stderr);
   } catch (const std::exception& e) {

@@ -221,6 +221,13 @@ TEST_F(BadInput, Data) {
   fs::create_directories(folder / "pictures/cat");
   std::ofstream(folder / "pictures/cat/a.jpg") << "no picture";
   with(folder / "pictures", {"cat/a.jpg"});
+
+  fs::create_symlink("there", folder / "back");
+  fs::create_symlink("back", folder / "there");
+  with(folder / "back", {"back"});
+  fs::remove(folder / "pictures/cat/a.jpg");
+  fs::create_symlink("a.jpg", folder / "pictures/cat/a.jpg");
+  with(folder / "pictures", {"pictures"});
 }
 
 TEST_F(BadInput, DataInWhichNotOnePictureCanBeRead) {
@@ -284,6 +291,19 @@ TEST_F(BadInput, WeightsThatAreNoNumbers) {
         {"p.png", "NaN", "nan.safetensors"});
   fails({"eval", "--weights", weights, "--data", data(), "--json", folder / "r.json"}, 1,
         {"loss", "nan", "nan.safetensors"});
+}
+
+TEST_F(BadInput, ErrorsStandBehindWhatWasPrinted) {
+  const std::string weights = trained() + "/model.safetensors", picture = folder / "p.png";
+  write_pixel_png(picture);
+  const Ran ran = run_brim({"predict", "--weights", weights, picture, folder / "absent.png"}, "",
+                           ">" + in_quotes(folder / "both") + " 2>&1");
+  EXPECT_EQ(ran.code, 1);
+  const std::string both = slurp(folder / "both");
+  const size_t answer = both.find("p.png"), error = both.find("brim: error: ");
+  ASSERT_NE(answer, std::string::npos) << both;
+  ASSERT_NE(error, std::string::npos) << both;
+  EXPECT_LT(answer, error) << both;
 }
 
 TEST_F(BadInput, PyTorchWeights) {
