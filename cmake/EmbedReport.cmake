@@ -21,7 +21,7 @@ std::string_view ${name}() {
 endfunction()
 add_text(html_template ${TEMPLATE}/report.html)
 add_text(style ${TEMPLATE}/report.css)
-add_text(script ${TEMPLATE}/tools.js ${TEMPLATE}/charts.js ${TEMPLATE}/operations.js ${TEMPLATE}/confusion.js ${TEMPLATE}/most_wrong.js ${TEMPLATE}/doctor.js ${TEMPLATE}/sections.js)
+add_text(script ${TEMPLATE}/tools.js ${TEMPLATE}/charts.js ${TEMPLATE}/operations.js ${TEMPLATE}/confusion.js ${TEMPLATE}/most_wrong.js ${TEMPLATE}/doctor.js ${TEMPLATE}/compression.js ${TEMPLATE}/sections.js)
 add_text(texts ${TEMPLATE}/texts.json)
 add_text(chart_js ${CHART_JS})
 file(WRITE "${OUTPUT}" "// Made by cmake/EmbedReport.cmake.

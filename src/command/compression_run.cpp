@@ -25,6 +25,7 @@
 #include "core/clock.h"
 #include "core/nearest.h"
 #include "train/recipe_model.h"
+#include "train/run_folder.h"
 #include "train/task/open.h"
 
 namespace brim::command {
@@ -141,7 +142,8 @@ CompressionRun::CompressionRun(const CompressionArguments& o, const char* what, 
              ValueError,
              "[{}] the {} classes of {} are not the {} that {} was trained on, or in another order",
              what, trainer_->data().names.size(), recipe_.data, info.classes.size(), o.weights);
-  json_ = {{"recipe", recipe_.name}, {"weights", o.weights}, {"device", device.str()}};
+  json_ = {{"command", what},      {"recipe", recipe_.name}, {"weights", o.weights},
+           {"data", recipe_.data}, {"task", recipe_.task},   {"device", device.str()}};
 }
 
 void CompressionRun::begin(const train::Recipe& recipe, const Beginning& from) {
@@ -283,7 +285,10 @@ void CompressionRun::report_times(const char* before, const char* after,
 }
 
 void CompressionRun::write() {
+  json_["time"] = unix_seconds();
+  json_["seconds"] = steady_seconds() - began_;
   json_["versions"] = build_versions();
+  if (!o_.out.empty()) write_json(json_, o_.out + "/" + train::kResultFile);
   if (!o_.json.empty()) write_json(json_, o_.json);
 }
 

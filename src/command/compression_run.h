@@ -15,6 +15,7 @@
 #include "command/command.h"
 #include "command/progress.h"
 #include "command/report.h"
+#include "core/clock.h"
 
 namespace brim::command {
 
@@ -77,7 +78,7 @@ class CompressionRun {
   /// That in batches of 1 and of 16, before and after `change`; reported, and in the JSON's "times"
   /// as `before`_s and `after`_s. Nothing but `change` for other tasks than classification.
   void report_times(const char* before, const char* after, const std::function<void()>& change);
-  /// What is written at the end.
+  /// Writes the JSON at the end, for `brim report` into the folder, too.
   void write();
   bool is_stopped() const { return stop_ != 0; }
   /// Exit status of a stopped run.
@@ -98,6 +99,7 @@ class CompressionRun {
   /// Whether each sample's class is predicted right; empty for other tasks.
   std::vector<bool> right_samples();
 
+  const double began_ = steady_seconds();
   std::vector<bool> right_before_;  // of the first evaluation
 };
 

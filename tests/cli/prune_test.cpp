@@ -49,6 +49,13 @@ TEST_F(Prune, KeepsItsZerosAndTellsWhatTheyBring) {
   EXPECT_EQ(found["layers"][0]["dense_because"], "its outputs (6) are fewer than a vector");
   EXPECT_TRUE(found["fine_tuned"]["metrics"].contains("accuracy"));
   EXPECT_GT(found["times"][0]["sparse_s"], 0);
+  EXPECT_EQ(slurp(out + "/result.json"), slurp(out + ".json"));
+  const Ran report = run_brim({"report", out, "-o", out + ".html"});
+  if (report.err.find("Chart.js") == std::string::npos) {
+    EXPECT_EQ(report.code, 0) << report.err;
+    EXPECT_NE(slurp(out + ".html").find("its outputs (6) are fewer than a vector"),
+              std::string::npos);
+  }
 
   // What was saved knows that it is pruned, has the same zeros, and does as well.
   const Ran eval = run_brim({"eval", "--weights", out + "/model.safetensors", "--data", data(),

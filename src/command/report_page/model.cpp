@@ -4,6 +4,7 @@
 #include <span>
 
 #include "command/report_page/compare.h"
+#include "command/report_page/compression.h"
 #include "command/report_page/json_values.h"
 #include "command/report_page/operations.h"
 
@@ -165,6 +166,7 @@ Json model_of(const std::vector<Run>& runs) {
                              {"accounts", accounts_of(run, stretches)},
                              {"ops", operations_of(run.result)},
                              {"plan", plan_of(run.result)},
+                             {"compression", compression_of(run.result)},
                              {"most_wrong", run.most_wrong}});
   }
   return model;

@@ -59,7 +59,9 @@ const Register report_command(
     {"report", "write a page with charts, or a table, about one or several trainings",
      [](Arguments args) -> std::function<int()> {
        auto arguments = std::make_shared<ReportArguments>();
-       args.add("runs", arguments->folders, "folders of brim train --out").required();
+       args.add("runs", arguments->folders,
+                "folders of brim train --out, or of prune, quantize and shrink")
+           .required();
        args.add("-o,--out", arguments->out, "the page (default: report.html)").file();
        args.add("--csv", arguments->csv,
                 "the reports as a table, or - for standard output; without --out instead of the "

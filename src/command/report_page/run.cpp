@@ -45,12 +45,13 @@ void read_result(const std::string& path, Run& run) {
 Run read_run(const std::string& folder) {
   std::error_code error;
   BRIM_CHECK(fs::is_directory(folder, error), FileError,
-             "[report] {} is no folder; give the folder of brim train --out", folder);
+             "[report] {} is no folder; give that of brim train --out", folder);
   const std::string history = folder + "/" + kHistoryFile, result = folder + "/" + kResultFile;
   const std::string monitor = folder + "/" + train::kMonitorFile;
   BRIM_CHECK(holds(history) || holds(result), FileError,
-             "[report] {} holds neither {} nor {}; give the folder of brim train --out", folder,
-             kHistoryFile, kResultFile);
+             "[report] {} holds neither {} nor {}; give the folder of brim train, prune, quantize "
+             "or shrink --out",
+             folder, kHistoryFile, kResultFile);
   Run run;
   run.folder = label_of(folder);
   run.result = run.last = nlohmann::json::object();

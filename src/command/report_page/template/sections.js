@@ -80,7 +80,7 @@ function notesOf(run) {
   if (run.bad_result) notes.push(say("bad_result"));
   else if (run.old_result) notes.push(say("old_result"));
   else if (Object.keys(run.result).length === 0) notes.push(say("no_result"));
-  if (run.history.good === 0) notes.push(say("no_history"));
+  if (run.history.good === 0 && !run.compression) notes.push(say("no_history"));
   return notes;
 }
 
@@ -213,6 +213,7 @@ showOperations();
 showMachine();
 showMemory();
 showResults();
+showCompression();
 showConfusion();
 showMostWrong();
 showLoader();

@@ -1,0 +1,52 @@
+// What `brim prune`, `quantize` and `shrink` took off a network, and what that cost and brought.
+const metricsOf = (stages) => [...new Set(stages.flatMap((stage) => entriesOf(stage.metrics).map(([name]) => name)))];
+
+function stagesChart(title, stages) {
+  const series = metricsOf(stages).map((name) => ({ label: name, values: stages.map((stage) => stage.metrics?.[name] ?? null) }));
+  return series.length > 0 && stages.length > 1 ? [barChart(title, stages.map((stage) => stage.what), series)] : [];
+}
+
+function stagesTable(made) {
+  const stages = arrayOf(made.stages), any = (key) => stages.some((stage) => isNumber(stage[key]));
+  const names = metricsOf(stages);
+  const compared = stages.some((stage) => isNumber(stage.difference?.mean));
+  const points = (share) => (isNumber(share) ? `${share >= 0 ? "+" : "−"}${Math.abs(100 * share).toFixed(2)}` : "–");
+  const columns = [
+    [say("stage"), (stage) => stage.what + (stage.is_chosen ? ` (${say("chosen")})` : "")],
+    ...(any("loss") ? [[say("test_loss"), (stage) => number(stage.loss)]] : []),
+    ...names.map((name) => [name, (stage) => number(stage.metrics?.[name])]),
+    ...(compared ? [[say("accuracy_difference"), (stage) => (isNumber(stage.difference?.mean)
+      ? `${points(stage.difference.mean)} (${points(stage.difference.low)} – ${points(stage.difference.high)})` : "")]] : []),
+    ...(any("seconds") ? [[say("pass_ms"), (stage) => number(1000 * stage.seconds)]] : []),
+    ...(any("bytes") ? [[say("file"), (stage) => `${number(stage.bytes / 1024)} KiB`]] : []),
+  ];
+  return table(columns.map(([head]) => head), stages.map((stage) => columns.map(([, cell]) => cell(stage))));
+}
+
+function compressionCards(run) {
+  const made = run.compression;
+  if (!made) return [];
+  const cards = [], title = (key) => say(key, { run: run.name, command: `brim ${made.command}` });
+  const sizes = [
+    isNumber(made.parameters?.pruned) ? say("parameters_left", { n: number(made.parameters.pruned), all: number(made.parameters.dense) }) : "",
+    isNumber(made.bytes) ? `${say("file")}: ${number(made.bytes / 1024)} KiB` : "",
+  ].filter(isText);
+  if (arrayOf(made.stages).length > 0) {
+    cards.push(card(title("stages_of"), ...stagesChart(title("stages_of"), arrayOf(made.stages)), stagesTable(made), ...sizes.map((line) => element("p", { class: "about" }, line))));
+  }
+  if (arrayOf(made.times).length > 0) {
+    cards.push(card(title("pass_times_of"), table([say("batch"), say("doctor_before"), say("doctor_after"), say("speedup")],
+      made.times.map((time) => [number(time.batch), `${number(1000 * time.before)} ms`, `${number(1000 * time.after)} ms`, number(time.before / time.after)]))));
+  }
+  if (arrayOf(made.layers).length > 0) {
+    const layers = card(title("layers_of"), table([say("layer"), say("shape"), say("became")],
+      made.layers.map((layer) => [layer.name, layer.shape, layer.what])));
+    if (made.layers.some((layer) => layer.what.length > 40)) layers.classList.add("wide");
+    cards.push(layers);
+  }
+  return cards;
+}
+
+function showCompression() {
+  section(say("compression"), model.runs.flatMap(compressionCards), say("compression_about"));
+}
