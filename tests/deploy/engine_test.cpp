@@ -70,6 +70,17 @@ std::vector<EngineCase> engine_cases() {
                width > 2 ? 5 : 3, width);
   conv("DepthwiseLarge", {.in = 16, .out = 16, .kernel = 5, .padding = 2, .groups = 16}, 7, 3);
   conv("LargePadding", {.in = 2, .out = 3, .kernel = 3, .padding = 4}, 3, 2);
+  // Rows of outputs in tiles of all sizes, with columns at the borders that have windows of their
+  // own.
+  for (const int64_t width : {5, 7, 9, 10, 13, 14})
+    conv("Width" + std::to_string(width), {.in = 6, .out = 20, .kernel = 3, .padding = 1}, 8,
+         width);
+  conv("WideWindow", {.in = 3, .out = 40, .kernel = 7, .stride = 2, .padding = 3}, 21, 30);
+  conv("DilatedRows", {.in = 5, .out = 24, .kernel = {3, 3}, .padding = {2, 1}, .dilation = {2, 1}},
+       9, 11);
+  // Products of rows that whole tiles do not divide, and of panels of which half is used.
+  for (const int64_t outputs : {6, 24, 72})
+    conv("Product" + std::to_string(outputs), {.in = 300, .out = outputs, .kernel = 1}, 7, 7);
   conv("Many", {.in = 64, .out = 130, .kernel = 3, .padding = 1}, 7, 7);
   all.push_back({"Transposed",
                  layer<nn::ConvTranspose2d>(

@@ -66,7 +66,7 @@ void gather(const Convolution& k, int64_t group, int64_t begin, int64_t end, flo
 
 /// Products of `rows` rows and P panels from `panel` on, for the pixels from `first` on. `sums`
 /// holds the rows' sums.
-template <int P>
+template <int P, class Panel = WholePanel>
 void product(const Convolution& k, int64_t group, int64_t panel, int64_t first, int64_t rows,
              Left x, float* sums) {
   const int64_t depth = k.depth(), outputs = k.outputs(), at = panel * kPanel;
@@ -77,33 +77,54 @@ void product(const Convolution& k, int64_t group, int64_t panel, int64_t first, 
   const int64_t step = rows > kTileRows ? kDepth : depth;
   for (int64_t p = 0; p == 0 || p < depth; p += step) {
     const int64_t part = std::min(step, depth - p);
-    const Right w{weights + p * kPanel, depth * kPanel};
+    int64_t index = rows > kTileRows ? 0 : kPanel;  // one tile reads weights as memory gives them
     for_row_tiles(rows, [&](auto tile_rows, int64_t r) HWY_ATTR {
-      Tile<decltype(tile_rows)::value, P> tile;
+      using Sums = Tile<decltype(tile_rows)::value, P, Panel>;
+      const bool is_last = p + step >= depth;
+      const int64_t to = y_at + r * k.o;
+      const Finish end{k.y + to,
+                       k.o,
+                       k.residual ? k.residual + to : nullptr,
+                       outputs - at,
+                       static_cast<float>(k.a.low),
+                       static_cast<float>(k.a.high)};
+      if (is_last) Sums::prefetch(end);
+      Sums tile;
       float* const partial = sums + r * P * kPanel;
       if (p == 0)
         tile.load(bias, 0);
       else
         tile.load(partial, P * kPanel);
-      tile.add_products(part, {x.data + r * x.row + p, x.row}, w);
-      if (p + step < depth) return tile.store(partial, P * kPanel);
-      const int64_t to = y_at + r * k.o;
-      tile.finish({k.y + to, k.o, k.residual ? k.residual + to : nullptr, outputs - at,
-                   static_cast<float>(k.a.low), static_cast<float>(k.a.high)});
+      const Right w = {weights + p * kPanel, depth * kPanel, nullptr};
+      // Behind a panel's last weights lie those of the next panel.
+      const float* const next = p + step < depth ? w.data + part * kPanel : weights + P * w.panel;
+      tile.add_products(part, {x.data + r * x.row + p, x.row}, fetching<P>(w, next, part, index++));
+      if (is_last)
+        tile.finish(end);
+      else
+        tile.store(partial, P * kPanel);
     });
   }
+}
+
+/// Whether the panel before `end` is the last one and has outputs in its first half alone.
+bool has_half_panel(const Convolution& k, int64_t end) {
+  const int64_t rest = k.outputs() % kPanel;
+  return rest != 0 && rest <= kPanel / 2 && end == panels_of(k.outputs());
 }
 
 /// Panels [begin, end) of a group for a block of pixels.
 void products(const Convolution& k, int64_t group, int64_t begin, int64_t end, int64_t first,
               int64_t rows, Left x, float* sums) {
+  const int64_t whole = end - (rows > 1 && has_half_panel(k, end));
   int64_t q = begin;
   if (rows == 1)
-    for (; q + kTall <= end; q += kTall) product<kTall>(k, group, q, first, rows, x, sums);
-  for (; q + kWide <= end; q += kWide) product<kWide>(k, group, q, first, rows, x, sums);
+    for (; q + kTall <= whole; q += kTall) product<kTall>(k, group, q, first, rows, x, sums);
+  for (; q + kWide <= whole; q += kWide) product<kWide>(k, group, q, first, rows, x, sums);
   if constexpr (kWide > 2)
-    for (; q + 2 <= end; q += 2) product<2>(k, group, q, first, rows, x, sums);
-  for (; q < end; ++q) product<1>(k, group, q, first, rows, x, sums);
+    for (; q + 2 <= whole; q += 2) product<2>(k, group, q, first, rows, x, sums);
+  for (; q < whole; ++q) product<1>(k, group, q, first, rows, x, sums);
+  for (; q < end; ++q) product<1, HalfPanel>(k, group, q, first, rows, x, sums);
 }
 
 /// The rows of a block: gathered in `scratch`, or x itself.
@@ -113,66 +134,81 @@ Left rows_of(const Convolution& k, int64_t group, int64_t first, int64_t last, f
   return {scratch, k.depth()};
 }
 
-/// Where the results of the columns from `column` on of a row go.
-Finish finish_of(const Convolution& k, int64_t row, int64_t column, int64_t panel) {
-  const int64_t to = (row * k.ow + column) * k.o + panel * kPanel;
-  return {k.y + to,
-          k.o,
-          k.residual ? k.residual + to : nullptr,
-          k.o - panel * kPanel,
-          static_cast<float>(k.a.low),
-          static_cast<float>(k.a.high)};
-}
+/// Outputs side by side in a row, or below each other in a column, whose windows have the same
+/// taps.
+struct OutputLine {
+  int64_t row, column;  ///< of the first one
+  int64_t count;
+  bool is_column;
+};
 
-/// P panels of one row of outputs, without copies of x.
+/// P panels of a line of outputs, without copies of x. `index` numbers the lines of a panel.
 template <int P, class Panel>
-void row_products(const Convolution& k, int64_t row, int64_t panel) {
+void line_products(const Convolution& k, int64_t panel, const OutputLine& line, int64_t index) {
   const ConvolutionAttributes& a = k.a;
-  const int64_t image = row / k.oh, depth = k.depth(), segment = a.kernel_w * k.c;
-  const int64_t top = row % k.oh * a.stride_h - a.top;
-  const Taps rows(top, k.h, a.kernel_h, a.dilation_h);
+  const int64_t image = line.row / k.oh, depth = k.depth(), segment = a.kernel_w * k.c;
+  const int64_t top = line.row % k.oh * a.stride_h - a.top,
+                left = line.column * a.stride_w - a.left;
+  const Taps rows(top, k.h, a.kernel_h, a.dilation_h), columns(left, k.w, a.kernel_w, 1);
+  const int64_t x_step = line.is_column ? a.stride_h * k.w * k.c : a.stride_w * k.c;
+  const int64_t y_step = line.is_column ? k.ow * k.o : k.o;
+  const int64_t x_row = a.dilation_h * k.w * k.c;
   const float* const weights = k.weights + panel * depth * kPanel;
   const float* const bias = k.bias ? k.bias + panel * kPanel : nullptr;
-  const float* const x = k.x + (image * k.h + top) * k.w * k.c;
-  const int64_t line = a.dilation_h * k.w * k.c;
-  // Columns `column` and those behind it, and taps [low, high) of each line of their windows.
-  const auto tiles = [&](auto count, int64_t column, int64_t low, int64_t high) HWY_ATTR {
+  const float* const x = k.x + ((image * k.h + top) * k.w + left + columns.first) * k.c;
+  const int64_t y_at = (line.row * k.ow + line.column) * k.o + panel * kPanel;
+  for_row_tiles(line.count, [&](auto count, int64_t at) HWY_ATTR {
     Tile<decltype(count)::value, P, Panel> tile;
     tile.load(bias, 0);
-    const float* from = x + (column * a.stride_w - a.left + low) * k.c + rows.first * line;
-    const float* w = weights + (rows.first * segment + low * k.c) * kPanel;
-    for (int64_t ky = rows.first; ky < rows.last; ++ky, from += line, w += segment * kPanel)
-      tile.add_products((high - low) * k.c, {from, a.stride_w * k.c}, {w, depth * kPanel});
-    tile.finish(finish_of(k, row, column, panel));
-  };
-  const auto border = [&](int64_t begin, int64_t end) HWY_ATTR {
-    for (int64_t column = begin; column < end; ++column) {
-      const int64_t left = column * a.stride_w - a.left;
-      const int64_t low = std::clamp<int64_t>(-left, 0, a.kernel_w);
-      tiles(std::integral_constant<int, 1>(), column, low,
-            std::clamp<int64_t>(k.w - left, low, a.kernel_w));
+    const float* from = x + at * x_step + rows.first * x_row;
+    const int64_t taps = (columns.last - columns.first) * k.c;
+    Right w = {weights + (rows.first * segment + columns.first * k.c) * kPanel, depth * kPanel,
+               nullptr};
+    w = fetching<P>(w, weights + P * w.panel, depth, index);
+    for (int64_t ky = rows.first; ky < rows.last; ++ky, from += x_row) {
+      tile.add_products(taps, {from, x_step}, w);
+      w.data += segment * kPanel;
+      w.ahead += segment * kAhead<P>;
     }
-  };
-  const InnerOutputs inner = k.inner_columns();
-  border(0, inner.begin);
-  for_row_tiles(inner.end - inner.begin, [&](auto count, int64_t at) HWY_ATTR {
-    tiles(count, inner.begin + at, 0, a.kernel_w);
+    const int64_t to = y_at + at * y_step;
+    tile.finish({k.y + to, y_step, k.residual ? k.residual + to : nullptr, k.o - panel * kPanel,
+                 static_cast<float>(a.low), static_cast<float>(a.high)});
   });
-  border(inner.end, k.ow);
+}
+
+/// P panels of rows [begin, end) of outputs.
+template <int P, class Panel>
+void row_products(const Convolution& k, int64_t begin, int64_t end, int64_t panel) {
+  const ConvolutionAttributes& a = k.a;
+  const InnerOutputs inner = k.inner_columns();
+  for (int64_t r = begin; r < end; ++r)
+    line_products<P, Panel>(k, panel, {r, inner.begin, inner.end - inner.begin, false}, r - begin);
+  if (inner.end - inner.begin == k.ow) return;
+  const auto is_whole = [&](int64_t row) {
+    const Taps taps(row % k.oh * a.stride_h - a.top, k.h, a.kernel_h, a.dilation_h);
+    return taps.last - taps.first == a.kernel_h;
+  };
+  // Columns at the borders from top to bottom: as many tiles as they have in rows would be narrow.
+  for (int64_t row = begin, next; row < end; row = next) {
+    next = row + 1;
+    if (is_whole(row))
+      while (next < end && next % k.oh != 0 && is_whole(next)) ++next;
+    for (int64_t column = 0; column < k.ow; ++column) {
+      if (column == inner.begin) column = inner.end;
+      if (column < k.ow) line_products<P, Panel>(k, panel, {row, column, next - row, true}, kPanel);
+    }
+  }
 }
 
 void run_by_rows(const Convolution& k, const ConvolutionPlan& plan, const Threads& threads) {
   const int64_t panels = panels_of(k.o), rows = k.n * k.oh;
-  const bool is_half = k.o % kPanel != 0 && k.o % kPanel <= kPanel / 2;  // the last one
+  const int64_t whole = panels - has_half_panel(k, panels);
   parallel_parts(threads, rows, plan.grain, [&](int64_t, int64_t begin, int64_t end) {
     // Weights of a panel stay in the cache while rows pass by.
     int64_t q = 0;
-    for (; q + kWide <= panels - is_half; q += kWide)
-      for (int64_t r = begin; r < end; ++r) row_products<kWide, WholePanel>(k, r, q);
-    for (; q < panels - is_half; ++q)
-      for (int64_t r = begin; r < end; ++r) row_products<1, WholePanel>(k, r, q);
-    for (; q < panels; ++q)
-      for (int64_t r = begin; r < end; ++r) row_products<1, HalfPanel>(k, r, q);
+    for (; q + kWide <= whole; q += kWide) row_products<kWide, WholePanel>(k, begin, end, q);
+    for (; q < whole; ++q) row_products<1, WholePanel>(k, begin, end, q);
+    for (; q < panels; ++q) row_products<1, HalfPanel>(k, begin, end, q);
   });
 }
 

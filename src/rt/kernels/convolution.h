@@ -49,7 +49,7 @@ struct ConvolutionPlan {
   int64_t scratch;  ///< all
 
   ConvolutionPlan(const Convolution& k, int threads) {
-    constexpr int64_t kBlock = 48;               // pixels
+    constexpr int64_t kBlock = 54;               // pixels
     constexpr int64_t kMaxPanels = 8;            // that one product has
     constexpr int64_t kWork = int64_t{1} << 18;  // multiply-adds that are worth a thread
     const int64_t pixels = k.pixels() > 0 ? k.pixels() : 1, panels = panels_of(k.outputs());
@@ -84,8 +84,9 @@ struct ConvolutionPlan {
     constexpr int64_t kTile = 6;
     const InnerOutputs inner = k.inner_columns();
     const int64_t columns = inner.end - inner.begin, tiles = (columns + kTile - 1) / kTile;
-    const int64_t single = k.ow - columns;
-    return columns > 0 && 4 * (tiles * kTile + 3 * single) <= 5 * k.ow + 8;
+    constexpr int64_t kLeast = 4;  // rows of a tile that others take no longer than
+    const int64_t single = k.ow - columns, cost = k.oh < kTile ? kLeast : 1;
+    return columns > 0 && 4 * (std::max(columns, kLeast * tiles) + cost * single) <= 5 * k.ow + 8;
   }
 };
 

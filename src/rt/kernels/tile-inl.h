@@ -7,7 +7,11 @@
 #define BRIM_RT_TILE_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
+
+#include <algorithm>
+#include <type_traits>
 
 #include "rt/kernels/convolution.h"
 
@@ -56,7 +60,21 @@ struct Left {
 struct Right {
   const float* data;
   int64_t panel;
+  const float* ahead;  ///< what is fetched meanwhile: kAhead numbers for each depth
 };
+
+/// Four tiles of P panels fetch as many weights as they read, which is slow enough for memory.
+template <int P>
+constexpr int64_t kAhead = P < 4 ? P* kPanel / 4 : kPanel;
+
+/// What tile number `tile` of those that share weights fetches of what lies at `next` as `w` does.
+template <int P>
+HWY_INLINE Right fetching(Right w, const float* next, int64_t depth, int64_t tile) {
+  const int64_t first = tile * kAhead<P>;
+  const bool has_more = first < P * kPanel;
+  return {w.data, w.panel,
+          has_more ? next + first / kPanel * w.panel + first % kPanel * depth : w.data};
+}
 
 /// The first `count` numbers of a vector, and zeros.
 template <class D>
@@ -101,12 +119,35 @@ struct HalfPanel {
   using Tag = hn::CappedTag<float, kPanel / 2>;
   static constexpr int kLanesOf = kLanes < 8 ? kLanes : 8;
   static constexpr int kVectorsOf = static_cast<int>(kPanel / 2) / kLanesOf;
+  static constexpr bool kFetches = false;  // loads are what it waits for
 };
 struct WholePanel {
   using Tag = TagF;
   static constexpr int kLanesOf = kLanes;
   static constexpr int kVectorsOf = kVectors;
+  static constexpr bool kFetches = true;
 };
+
+/// For sums that lie in `width` columns, of which not all are outputs.
+template <class Panel>
+HWY_NOINLINE void finish_part(const float* sums, int rows, int64_t width, const Finish& f) {
+  const typename Panel::Tag d;
+  constexpr int64_t kStep = Panel::kLanesOf;
+  for (int r = 0; r < rows; ++r, sums += width)
+    for (int64_t at = 0; at < f.columns; at += kStep) {
+      const int64_t to = r * f.y_row + at, count = std::min<int64_t>(f.columns - at, kStep);
+      auto sum = hn::LoadU(d, sums + at);
+      if (f.residual) sum = hn::Add(sum, load_part(d, f.residual + to, count));
+      sum = clip(d, sum, f.low, f.high);
+      // What is written behind the outputs of a pixel belongs to the next ones, which follow.
+      const bool is_overwritten =
+          !f.residual && f.y_row == f.columns && (rows - r) * count >= kStep;
+      if (count == kStep || is_overwritten)
+        hn::StoreU(sum, d, f.y + to);
+      else
+        store_part(d, sum, count, f.y + to);
+    }
+}
 
 /// Sums of R rows and P panels.
 template <int R, int P, class Panel = WholePanel>
@@ -128,7 +169,9 @@ struct Tile {
     const Tag d;
     const float* HWY_RESTRICT left = x.data;
     const float* HWY_RESTRICT right = w.data;
-    for (int64_t p = 0; p < depth; ++p, ++left, right += kPanel) {
+    const float* HWY_RESTRICT ahead = w.ahead;
+    for (int64_t p = 0; p < depth; ++p, ++left, right += kPanel, ahead += kAhead<P>) {
+      if constexpr (Panel::kFetches && R > 1) hwy::Prefetch(ahead);
       Vec weights[kAll];
       for (int q = 0; q < P; ++q)
         for (int v = 0; v < Panel::kVectorsOf; ++v)
@@ -143,51 +186,60 @@ struct Tile {
     for (int r = 0; r < R; ++r)
       for (int v = 0; v < kAll; ++v) hn::StoreU(sums[r][v], Tag(), to + r * row + v * kStep);
   }
-  HWY_INLINE void finish(const Finish& f) const {
-    const Tag d;
-    for (int r = 0; r < R; ++r) {
-      float* const y = f.y + r * f.y_row;
-      const float* const residual = f.residual ? f.residual + r * f.y_row : nullptr;
-      for (int v = 0; v < kAll; ++v) {
-        const int64_t at = v * kStep, count = f.columns - at;
-        if (count <= 0) break;
-        Vec sum = sums[r][v];
-        if (count >= kStep) {
-          if (residual) sum = hn::Add(sum, hn::LoadU(d, residual + at));
-          hn::StoreU(clip(d, sum, f.low, f.high), d, y + at);
-        } else {
-          if (residual) sum = hn::Add(sum, load_part(d, residual + at, count));
-          store_part(d, clip(d, sum, f.low, f.high), count, y + at);
-        }
+  /// Fetches what finish() reads and writes: rows that are far apart.
+  static HWY_INLINE void prefetch(const Finish& f) {
+    for (int r = 0; r < R; ++r)
+      for (int64_t v = 0; v < kAll * kStep; v += kPanel) {
+        hwy::Prefetch(f.y + r * f.y_row + v);
+        if (f.residual) hwy::Prefetch(f.residual + r * f.y_row + v);
       }
+  }
+  HWY_INLINE void finish(const Finish& f) {
+    const Tag d;
+    if (f.columns < kAll * kStep) {
+      HWY_ALIGN float all[R * kAll * kStep];
+      store(all, kAll * kStep);
+      return finish_part<Panel>(all, R, kAll * kStep, f);
     }
+    if (f.residual)
+      for (int r = 0; r < R; ++r)
+        for (int v = 0; v < kAll; ++v)
+          sums[r][v] = hn::Add(sums[r][v], hn::LoadU(d, f.residual + r * f.y_row + v * kStep));
+    for (int r = 0; r < R; ++r)
+      for (int v = 0; v < kAll; ++v)
+        hn::StoreU(clip(d, sums[r][v], f.low, f.high), d, f.y + r * f.y_row + v * kStep);
   }
 };
 
-/// As many rows as a tile has, and then the others: `tiles(rows, first)` with rows as a constant.
+/// Rows in as few tiles as can be; where few would be left for the last one it shares those of the
+/// one before, since tiles of few rows wait for their sums. `tiles(rows, first)` with rows as a
+/// constant.
 template <class Tiles>
 HWY_INLINE void for_row_tiles(int64_t rows, const Tiles& tiles) {
-  int64_t at = 0;
-  for (; at + kTileRows <= rows; at += kTileRows)
-    tiles(std::integral_constant<int, kTileRows>(), at);
-  switch (rows - at) {
-    case 5:
-      if constexpr (kTileRows > 5) tiles(std::integral_constant<int, 5>(), at);
-      break;
-    case 4:
-      if constexpr (kTileRows > 4) tiles(std::integral_constant<int, 4>(), at);
-      break;
-    case 3:
-      if constexpr (kTileRows > 3) tiles(std::integral_constant<int, 3>(), at);
-      break;
-    case 2:
-      if constexpr (kTileRows > 2) tiles(std::integral_constant<int, 2>(), at);
-      break;
-    case 1:
-      tiles(std::integral_constant<int, 1>(), at);
-      break;
-    default:
-      break;
+  for (int64_t at = 0, some; at < rows; at += some) {
+    const int64_t left = rows - at, behind = left - kTileRows;
+    const bool is_shared = behind > 0 && 2 * behind <= kTileRows;
+    some = is_shared ? (left + 1) / 2 : std::min<int64_t>(left, kTileRows);
+    switch (some) {
+      case 6:
+        if constexpr (kTileRows > 5) tiles(std::integral_constant<int, 6>(), at);
+        break;
+      case 5:
+        if constexpr (kTileRows > 4) tiles(std::integral_constant<int, 5>(), at);
+        break;
+      case 4:
+        if constexpr (kTileRows > 3) tiles(std::integral_constant<int, 4>(), at);
+        break;
+      case 3:
+        if constexpr (kTileRows > 2) tiles(std::integral_constant<int, 3>(), at);
+        break;
+      case 2:
+        tiles(std::integral_constant<int, 2>(), at);
+        break;
+      default:
+        tiles(std::integral_constant<int, 1>(), at);
+        break;
+    }
   }
 }
 

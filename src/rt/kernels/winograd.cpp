@@ -101,10 +101,13 @@ void point_products(const Convolution& k, int64_t panel, int64_t tiles, const fl
     const float* const w = k.weights + (point * panels_of(k.o) + panel) * k.c * kPanel;
     const float* const x = v + point * v_step;
     float* const to = m + point * m_step;
+    const float* const next = w + panels_of(k.o) * k.c * kPanel;
+    int64_t index = 0;
     for_row_tiles(tiles, [&](auto rows, int64_t r) HWY_ATTR {
       Tile<decltype(rows)::value, P> tile;
       tile.load(nullptr, 0);
-      tile.add_products(k.c, {x + r * k.c, k.c}, {w, k.c * kPanel});
+      tile.add_products(k.c, {x + r * k.c, k.c},
+                        fetching<P>({w, k.c * kPanel, nullptr}, next, k.c, index++));
       tile.store(to + r * P * kPanel, P * kPanel);
     });
   }
