@@ -107,10 +107,11 @@ void product(const Convolution& k, int64_t group, int64_t panel, int64_t first, 
   }
 }
 
-/// Whether the panel before `end` is the last one and has outputs in its first half alone.
+/// Whether the panel before `end` is the last one and has outputs in its first half alone, where
+/// vectors make a difference of it.
 bool has_half_panel(const Convolution& k, int64_t end) {
   const int64_t rest = k.outputs() % kPanel;
-  return rest != 0 && rest <= kPanel / 2 && end == panels_of(k.outputs());
+  return kLanes > 1 && rest != 0 && rest <= kPanel / 2 && end == panels_of(k.outputs());
 }
 
 /// Panels [begin, end) of a group for a block of pixels.
@@ -124,7 +125,8 @@ void products(const Convolution& k, int64_t group, int64_t begin, int64_t end, i
   if constexpr (kWide > 2)
     for (; q + 2 <= whole; q += 2) product<2>(k, group, q, first, rows, x, sums);
   for (; q < whole; ++q) product<1>(k, group, q, first, rows, x, sums);
-  for (; q < end; ++q) product<1, HalfPanel>(k, group, q, first, rows, x, sums);
+  if constexpr (kLanes > 1)
+    for (; q < end; ++q) product<1, HalfPanel>(k, group, q, first, rows, x, sums);
 }
 
 /// The rows of a block: gathered in `scratch`, or x itself.
@@ -208,7 +210,8 @@ void run_by_rows(const Convolution& k, const ConvolutionPlan& plan, const Thread
     int64_t q = 0;
     for (; q + kWide <= whole; q += kWide) row_products<kWide, WholePanel>(k, begin, end, q);
     for (; q < whole; ++q) row_products<1, WholePanel>(k, begin, end, q);
-    for (; q < panels; ++q) row_products<1, HalfPanel>(k, begin, end, q);
+    if constexpr (kLanes > 1)
+      for (; q < panels; ++q) row_products<1, HalfPanel>(k, begin, end, q);
   });
 }
 
