@@ -14,20 +14,24 @@ HWY_BEFORE_NAMESPACE();
 namespace brim::rt::HWY_NAMESPACE {
 namespace {
 
-/// Where results go, as f32.
+/// Where results go, within bounds: as f32.
 struct F32Output {
   using Number = float;
-  explicit F32Output(const Convolution&) {}
+  const float low, high;
+  explicit F32Output(const Convolution& k)
+      : low(static_cast<float>(k.a.low)), high(static_cast<float>(k.a.high)) {}
   static float* of(const Convolution& k) { return k.y; }
-  HWY_INLINE void store(VecF v, float* to) const { hn::StoreU(v, TagF(), to); }
+  HWY_INLINE void store(VecF v, float* to) const { hn::StoreU(clip(v, low, high), TagF(), to); }
   HWY_INLINE void store_part(VecF v, int64_t count, float* to) const {
-    HWY_NAMESPACE::store_part(v, count, to);
+    HWY_NAMESPACE::store_part(clip(v, low, high), count, to);
   }
 };
 /// As u8.
 struct U8Output : Quantizer {
   using Number = uint8_t;
-  explicit U8Output(const Convolution& k) : Quantizer(k.inverse, k.next_zero_point) {}
+  explicit U8Output(const Convolution& k)
+      : Quantizer(k.inverse, k.next_zero_point, static_cast<float>(k.a.low),
+                  static_cast<float>(k.a.high)) {}
   static uint8_t* of(const Convolution& k) { return k.q; }
 };
 
@@ -46,7 +50,6 @@ HWY_INLINE void pixel(const Convolution& k, const Output& output, const float* l
       sum = hn::MulAdd(load(line + (ky * a.dilation_h * k.w + kx * a.dilation_w) * k.c + c),
                        load(k.weights + (ky * a.kernel_w + kx) * k.c + c), sum);
   if (residual) sum = hn::Add(sum, load(residual + c));
-  sum = clip(sum, static_cast<float>(a.low), static_cast<float>(a.high));
   kPart ? output.store_part(sum, count, y + c) : output.store(sum, y + c);
 }
 
@@ -107,12 +110,11 @@ HWY_INLINE void row_3x3(const Convolution& k, const Output& output, const float*
                         typename Output::Number* y) {
   const TagF d;
   constexpr int kColumns = kLanes == 16 ? 2 : 1;  // as registers allow
-  const float low = static_cast<float>(k.a.low), high = static_cast<float>(k.a.high);
   const int64_t step = k.c;
   const Row3x3 kernel(k, top, bottom, c);
   const auto store = [&](VecF sum, int64_t column) HWY_ATTR {
     if (residual) sum = hn::Add(sum, hn::LoadU(d, residual + column * step + c));
-    output.store(clip(sum, low, high), y + column * step + c);
+    output.store(sum, y + column * step + c);
   };
   const auto x = [&](int64_t column) { return line + c + column * kStride * step; };
   VecF one[1], some[kColumns];

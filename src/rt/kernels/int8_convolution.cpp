@@ -57,19 +57,67 @@ class Int8Corners {
   const uint8_t* at_ = nullptr;
 };
 
+/// What tiles of V vectors of outputs share. Bytes may alias anything: nothing of it is read anew
+/// behind stores.
+template <int V>
+struct Int8Panels {
+  const int64_t panel_bytes, steps, lines, taps;
+  const int64_t line_step, tap_step, step, odd;  ///< bytes of x
+  const int64_t outputs, row;                    ///< from the first one on; of a pixel
+  const uint8_t* const weights;
+  const float *const scale, *const shift;
+  const Int8Results results;
+  VecI start[V];
+
+  HWY_INLINE Int8Panels(const Int8Convolution& k, const Int8Images& x, int64_t panel)
+      : panel_bytes(k.panel_bytes()),
+        steps(k.steps()),
+        lines(k.a.kernel_h),
+        taps(k.a.dilation_w == 1 ? 1 : k.a.kernel_w),
+        line_step(k.a.dilation_h * x.row),
+        tap_step(k.a.dilation_w * k.c * x.input),
+        step(4 * x.input),
+        odd(x.odd),
+        outputs(k.o - panel * kPanel),
+        row(k.o),
+        weights(k.weights + panel * panel_bytes),
+        scale(k.scale + panel * kPanel),
+        shift(k.shift + panel * kPanel),
+        results(k) {
+    const TagI d;
+    for (int v = 0; v < V; ++v) {
+      const auto* const all =
+          reinterpret_cast<const int32_t*>(weights + v / kVectors * panel_bytes);
+      start[v] = hn::Mul(hn::LoadU(d, all + v % kVectors * kLanes), hn::Set(d, -k.zero_point));
+    }
+  }
+};
+
 /// Of R pixels and V vectors of outputs that are whole, without a way through memory.
 template <int R, int V>
-HWY_INLINE void int8_finish(const Int8Convolution& k, int64_t pixel, int64_t panel,
+HWY_INLINE void int8_finish(const Int8Convolution& k, const Int8Panels<V>& p, int64_t at,
                             const VecI (&sums)[R][V]) {
-  const Int8Results results(k);
-  const int64_t row = k.o, at = pixel * row + panel * kPanel;
-  const float *const scales = k.scale + panel * kPanel, *const shifts = k.shift + panel * kPanel;
+  // Where registers are few, what is wanted is looked at once for a tile. Elsewhere compilers would
+  // make all tiles anew for each of it, which takes much code and is no faster.
+  constexpr bool kIsKept = kSplits && kVectors == 2;
+  constexpr bool kChooses = kIsKept && R == kInt8Rows;
+  const Int8Results results = kIsKept ? p.results : Int8Results(k);
+  const bool is_f32 = kChooses && results.is_f32(), is_u8 = kChooses && results.is_u8();
 #pragma GCC unroll 4
   for (int v = 0; v < V; ++v) {
-    const VecF scale = hn::LoadU(TagF(), scales + v * kLanes);
-    const VecF shift = hn::LoadU(TagF(), shifts + v * kLanes);
+    const VecF scale = hn::LoadU(TagF(), p.scale + v * kLanes);
+    const VecF shift = hn::LoadU(TagF(), p.shift + v * kLanes);
+    const int64_t to = at + v * kLanes;
+    if (is_f32) {
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) results.store(sums[r][v], scale, shift, at + r * row + v * kLanes);
+      for (int r = 0; r < R; ++r) results.store_f32(sums[r][v], scale, shift, to + r * p.row);
+    } else if (is_u8) {
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) results.store_u8(sums[r][v], scale, shift, to + r * p.row);
+    } else {
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) results.store(sums[r][v], scale, shift, to + r * p.row);
+    }
   }
 }
 
@@ -138,41 +186,33 @@ HWY_INLINE void add_step(const uint8_t* const (&from)[R], int64_t at, int64_t,
 /// Whether the results of R pixels may be stored as whole vectors: what is written behind their
 /// outputs belongs to pixels before `end`, which are computed later.
 template <int R, int V>
-bool fit_vectors(const Int8Convolution& k, int64_t pixel, int64_t panel, int64_t end) {
-  if (k.o - panel * kPanel >= V * kLanes) return true;
-  return V == 1 && k.o < kLanes && !k.residual && (pixel + R - 1) * k.o + kLanes <= end * k.o;
+bool fit_vectors(const Int8Panels<V>& p, const float* residual, int64_t pixel, int64_t end) {
+  if (p.outputs >= V * kLanes) return true;
+  return V == 1 && p.row < kLanes && !residual && (pixel + R - 1) * p.row + kLanes <= end * p.row;
 }
 
 /// R pixels from `pixel` on and V vectors of outputs of panels from `panel` on; those up to `end`
 /// follow.
 template <int R, int V>
-HWY_INLINE void int8_tile(const Int8Convolution& k, const Int8Images& x, Int8Corners& corners,
+HWY_INLINE void int8_tile(const Int8Convolution& k, const Int8Panels<V>& p, Int8Corners& corners,
                           int64_t pixel, int64_t panel, int64_t end) {
-  const TagI d;
   const uint8_t* from[R];
   for (int r = 0; r < R; ++r) from[r] = corners.next();
-  const int64_t panel_bytes = k.panel_bytes(), steps = k.steps();
-  const int64_t row_taps = k.a.dilation_w == 1 ? 1 : k.a.kernel_w;
-  const int64_t step = 4 * x.input;
-  const uint8_t* HWY_RESTRICT weights = k.weights + panel * panel_bytes;
   VecI sums[R][V];
-  for (int v = 0; v < V; ++v) {
-    const auto* const all = reinterpret_cast<const int32_t*>(weights + v / kVectors * panel_bytes);
-    const VecI start =
-        hn::Mul(hn::LoadU(d, all + v % kVectors * kLanes), hn::Set(d, -k.zero_point));
-    for (int r = 0; r < R; ++r) sums[r][v] = start;
-  }
-  weights += kPanel * sizeof(int32_t);
-  for (int64_t y = 0; y < k.a.kernel_h; ++y)
-    for (int64_t t = 0; t < row_taps; ++t) {
-      int64_t at = y * k.a.dilation_h * x.row + t * k.a.dilation_w * k.c * x.input;
-      for (int64_t j = 0; j < steps; ++j, at += step, weights += 4 * kPanel)
-        add_step<R, V>(from, at, x.odd, weights, panel_bytes, sums);
+  for (int v = 0; v < V; ++v)
+    for (int r = 0; r < R; ++r) sums[r][v] = p.start[v];
+  const uint8_t* HWY_RESTRICT weights = p.weights + kPanel * sizeof(int32_t);
+  for (int64_t y = 0; y < p.lines; ++y)
+    for (int64_t t = 0; t < p.taps; ++t) {
+      int64_t at = y * p.line_step + t * p.tap_step;
+      for (int64_t j = 0; j < p.steps; ++j, at += p.step, weights += 4 * kPanel)
+        add_step<R, V>(from, at, p.odd, weights, p.panel_bytes, sums);
     }
-  if (fit_vectors<R, V>(k, pixel, panel, end)) return int8_finish<R, V>(k, pixel, panel, sums);
+  if (fit_vectors<R>(p, k.residual, pixel, end))
+    return int8_finish(k, p, pixel * p.row + panel * kPanel, sums);
   HWY_ALIGN int32_t all[R * V * kLanes];
   for (int r = 0; r < R; ++r)
-    for (int v = 0; v < V; ++v) hn::Store(sums[r][v], d, all + (r * V + v) * kLanes);
+    for (int v = 0; v < V; ++v) hn::Store(sums[r][v], TagI(), all + (r * V + v) * kLanes);
   int8_finish_part(k, pixel, panel, R, V, all);
 }
 
@@ -180,15 +220,17 @@ HWY_INLINE void int8_tile(const Int8Convolution& k, const Int8Images& x, Int8Cor
 template <int V>
 void int8_outputs(const Int8Convolution& k, const Int8Images& x, int64_t first, int64_t begin,
                   int64_t end, int64_t panel) {
+  const Int8Panels<V> all(k, x, panel);
   Int8Corners corners(k, x, begin);
   int64_t p = begin;
   for (; p + kInt8Rows <= end; p += kInt8Rows)
-    int8_tile<kInt8Rows, V>(k, x, corners, first + p, panel, first + end);
+    int8_tile<kInt8Rows>(k, all, corners, first + p, panel, first + end);
   if constexpr (kInt8Rows > 3)
-    for (; p + 3 <= end; p += 3) int8_tile<3, V>(k, x, corners, first + p, panel, first + end);
+    for (; p + 3 <= end; p += 3) int8_tile<3>(k, all, corners, first + p, panel, first + end);
   if constexpr (kInt8Rows > 2)
-    for (; p + 2 <= end; p += 2) int8_tile<2, V>(k, x, corners, first + p, panel, first + end);
-  for (; p < end; ++p) int8_tile<1, V>(k, x, corners, first + p, panel, first + end);
+    for (; p + 2 <= end; p += 2) int8_tile<2>(k, all, corners, first + p, panel, first + end);
+  if constexpr (kInt8Rows > 1)
+    for (; p < end; ++p) int8_tile<1>(k, all, corners, first + p, panel, first + end);
 }
 
 void int8_products(const Int8Convolution& k, const Int8Images& x, int64_t first, int64_t begin,

@@ -51,21 +51,31 @@ class Int8Results {
         q_(k.q),
         low_(static_cast<float>(k.a.low)),
         high_(static_cast<float>(k.a.high)),
-        to_u8_(k.inverse, k.next_zero_point) {}
+        to_u8_(k.inverse, k.next_zero_point, low_, high_) {}
 
+  /// Whether the result is wanted in one way alone, and is what the sums make.
+  bool is_f32() const { return y_ && !q_ && !residual_; }
+  bool is_u8() const { return q_ && !y_ && !residual_; }
+  HWY_INLINE void store_f32(VecI sum, VecF scale, VecF shift, int64_t to) const {
+    const VecF y = multiply_add(hn::ConvertTo(TagF(), sum), scale, shift);
+    hn::StoreU(clip(y, low_, high_), TagF(), y_ + to);
+  }
+  HWY_INLINE void store_u8(VecI sum, VecF scale, VecF shift, int64_t to) const {
+    to_u8_.store(multiply_add(hn::ConvertTo(TagF(), sum), scale, shift), q_ + to);
+  }
   HWY_INLINE void store(VecI sum, VecF scale, VecF shift, int64_t to) const {
     VecF y = multiply_add(hn::ConvertTo(TagF(), sum), scale, shift);
     if (residual_) y = hn::Add(y, hn::LoadU(TagF(), residual_ + to));
     y = clip(y, low_, high_);
     if (y_) hn::StoreU(y, TagF(), y_ + to);
-    if (q_) to_u8_.store(y, q_ + to);
+    if (q_) hn::StoreU(to_u8_.of_clipped(y), TagU8(), q_ + to);
   }
   HWY_INLINE void store_part(VecI sum, VecF scale, VecF shift, int64_t to, int64_t count) const {
     VecF y = multiply_add(hn::ConvertTo(TagF(), sum), scale, shift);
     if (residual_) y = hn::Add(y, load_part(residual_ + to, count));
     y = clip(y, low_, high_);
     if (y_) HWY_NAMESPACE::store_part(y, count, y_ + to);
-    if (q_) to_u8_.store_part(y, count, q_ + to);
+    if (q_) Quantizer::store_part(to_u8_.of_clipped(y), count, q_ + to);
   }
 
  private:
