@@ -460,6 +460,16 @@ std::optional<Evaluation> Trainer::test() {
                                   : std::nullopt;
 }
 
+std::optional<Evaluation> Trainer::validate() {
+  set_phase(RunPhase::evaluating);
+  std::vector<std::optional<Evaluation>> of_ranks(ranks_->size());
+  ranks_->run([&](size_t rank) {
+    State& state = (*ranks_)[rank];
+    of_ranks[rank] = state.evaluate(state.validation);
+  });
+  return std::move(of_ranks[0]);
+}
+
 TrainResult Trainer::run() {
   TrainResult result = train();
   try {

@@ -24,6 +24,7 @@
 #include "train/doctor/estimate.h"
 #include "train/doctor/evidence.h"
 #include "train/doctor/learning_check.h"
+#include "train/doctor/short_run.h"
 #include "train/tiny_data.h"
 
 namespace brim::train {
@@ -65,6 +66,17 @@ TEST(Estimate, SharesAreOfAllTheTime) {
   const Estimate even = ratio_of_sums({1, 2, 3}, {2, 4, 6});
   EXPECT_DOUBLE_EQ(even.value, 0.5);
   EXPECT_NEAR(even.high - even.low, 0, 1e-12);
+}
+
+TEST(ShortRun, IsChargedItsPartOfAnEvaluation) {
+  ShortRun run{.steps = 100, .seconds_per_step = 0.02};
+  run.account.wall = 2;
+  run.account.seconds[static_cast<size_t>(Cause::compute)] = 1;
+  run.account.seconds[static_cast<size_t>(Cause::evaluation)] = 1;  // it met one
+  charge_evaluations(run, 1, 1000);
+  EXPECT_NEAR(run.seconds_per_step, 0.01 + 0.001, 1e-12);
+  EXPECT_NEAR(run.account.wall, 1.1, 1e-12);
+  EXPECT_NEAR(run.account.fraction(Cause::evaluation), 0.1 / 1.1, 1e-12);
 }
 
 /// It asks after each pair, which makes chance more likely: with 95 % intervals a tenth of the

@@ -223,6 +223,9 @@ class Trainer {
   /// Evaluates on the test split, the most wrong samples included; empty if there is none, on a
   /// stop, and in ranks other than 0. Throws FileError.
   std::optional<Evaluation> test();
+  /// Evaluates on the validation split as train() does after an epoch, on all devices; empty if
+  /// there is none, and on a stop. Throws FileError.
+  std::optional<Evaluation> validate();
 
   nn::Module& model();                      ///< what is trained, on the first device
   const data::Loader& loader() const;       ///< of the training split

@@ -26,10 +26,15 @@ struct ShortRun {
   double seconds_per_sample() const { return seconds_per_step / static_cast<double>(batch); }
 };
 
+/// What evaluations take that come once in so many steps, and of which it measured none or few by
+/// chance: `seconds` each.
+void charge_evaluations(ShortRun& run, double seconds, int64_t steps_per_epoch);
+
 /// The same, with nothing written, told or resumed.
 TrainOptions silent(TrainOptions options);
 
-/// From the beginning of the data, for about `seconds`. Nothing is written. Nothing where `stop`
+/// From the beginning of the data, for about `seconds`; where that is shorter than some epochs, an
+/// evaluation is measured besides, for as long at most. Nothing is written. Nothing where `stop`
 /// became other than 0. Throws what Trainer does.
 std::optional<ShortRun> run_shortly(const Recipe& recipe, const TrainOptions& options,
                                     double seconds, const std::atomic<int>* stop);
