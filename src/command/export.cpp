@@ -228,7 +228,14 @@ int run(const ExportOptions& o) {
       (!is_directory(std::filesystem::path(o.runtime)) ||
        !is_empty(std::filesystem::path(o.runtime))))
     throw UsageError(fmt::format("--runtime: {} is there, and is no empty folder", o.runtime));
-  return o.onnx ? export_onnx(o) : export_engine(o);
+  try {
+    return o.onnx ? export_onnx(o) : export_engine(o);
+  } catch (const OutOfMemory& e) {
+    throw UsageError(
+        fmt::format("{}: a tensor of the network takes {}, and {} are free; give less of --input, "
+                    "--pictures or --batch",
+                    o.weights, format_bytes(e.requested), format_bytes(e.free)));
+  }
 }
 
 const Register export_command(

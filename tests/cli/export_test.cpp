@@ -107,6 +107,7 @@ TEST_F(Export, RefusesWhatDoesNotFit) {
   for (const Case& c :
        std::vector<Case>{{{"--input", "3y4"}, 2, "sizes of one input are written as 3x224x224"},
                          {{"--input", "0x4"}, 2, "sizes of one input are written as 3x224x224"},
+                         {{"--input", "3x1000000x1000000"}, 2, "are free; give less of --input"},
                          {{"--input", "3x64x64"}, 1, "expects images (N, 3, 32, 32)"},
                          {{"--batch", "0"}, 2, "--batch"},
                          {{"--weights", "nowhere.safetensors"}, 1, "nowhere.safetensors"},
