@@ -45,7 +45,7 @@ docs: ## make the API reference of the public headers in build/docs/html
 	@echo "see build/docs/html/index.html"
 
 package: ## build a .deb of the command, the library and its headers in build/package/
-	@$(MAKE) "CUDA_ARCHITECTURES=75;80;86;87;89;90;100;120" configure
+	@$(MAKE) "CUDA_ARCHITECTURES=$(or $(CUDA_ARCHITECTURES),75;80;86;87;89;90;100;120)" configure
 	@tools/setup.sh package
 	@ninja -C build -j $(JOBS) command
 	@rm -rf build/package

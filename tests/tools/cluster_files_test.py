@@ -46,6 +46,8 @@ class Containerfile(unittest.TestCase):
             words = run.split()
             if words[0] == "make":
                 self.assertRegex(makefile, rf"(?m)^{words[1]}:")
+                for name in re.findall(r"\b([A-Z_]+)=", run):  # what it is given
+                    self.assertRegex(makefile, rf"(?m)^{name}\b.*=")
             elif words[0].startswith("tools/"):
                 self.assertTrue((ROOT / words[0]).exists(), run)
                 self.assertTrue(len(words) == 1 or f"\n  {words[1]})" in setup, run)
@@ -54,6 +56,16 @@ class Containerfile(unittest.TestCase):
         for run in runs:
             if "install" in run.split():
                 self.assertIn("--no-install-recommends", run)
+
+    def test_a_toolkit_gives_a_backend(self):
+        # Where images are built there is no GPU, without which CMake leaves it out.
+        make = [rest for name, rest in self.steps if name == "RUN" and "make package" in rest]
+        self.assertEqual(len(make), 1)
+        self.assertRegex(make[0], r'"CUDA=\$\(if command -v nvcc >/dev/null; then echo ON; else echo OFF; fi\)"')
+        for asked in ("CUDA=ON", "CUDA=OFF"):
+            run = subprocess.run(["make", "-n", "package", asked, "CUDA_ARCHITECTURES=80;90"], cwd=ROOT, capture_output=True, text=True)
+            self.assertIn(f"-DBRIM_{asked} ", run.stdout, run.stderr)
+            self.assertIn('"-DBRIM_CUDA_ARCHITECTURES=80;90"', run.stdout)
 
     def test_the_context_is_small(self):
         ignored = (ROOT / ".dockerignore").read_text().split()
