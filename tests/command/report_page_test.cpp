@@ -22,7 +22,7 @@ using tests::MadeRun;
 using tests::make_run;
 
 /// Of `brim prune`.
-constexpr const char* kPruned = R"({"command": "prune",
+constexpr const char* kPruned = R"({"command": "prune", "recipe": "mlp", "seconds": 2,
   "dense": {"loss": 0.5, "metrics": {"accuracy": 0.75}}, "pruned": null,
   "fine_tuned": {"loss": 0.625, "metrics": {"accuracy": 0.5},
                  "accuracy_difference": {"mean": -0.25, "low": -0.5, "high": 0}},
