@@ -33,8 +33,8 @@ struct OnnxOptions {
 
 /// An output of the network in a file.
 struct OnnxOutput {
-  std::string name;  ///< of OnnxOptions::outputs
-  DType dtype = DType::f32;  ///< of its elements
+  std::string name;                ///< of OnnxOptions::outputs
+  DType dtype = DType::f32;        ///< of its elements
   std::vector<std::string> sizes;  ///< of its axes: "10", or of any batch "batch", "49*batch"
 };
 
