@@ -44,7 +44,8 @@ TEST_F(ReportCommand, FoldersThatHoldNoRun) {
   fs::create_directory(folder / "empty");
   fails({folder / "absent", "-o", page}, 1, {"absent", "is no folder", "brim train --out"});
   fails({folder / "empty", "-o", page}, 1,
-        {"holds neither history.jsonl nor result.json", "give the folder of brim train --out"});
+        {"holds neither history.jsonl nor result.json",
+         "give the folder of brim train, prune, quantize or shrink --out"});
   fails({"-o", page}, 2, {"runs"});
   EXPECT_FALSE(fs::exists(page));
 }
