@@ -27,11 +27,11 @@ namespace {
 /// Whether the run goes on in a folder that has its earlier files, and in these the graph.
 bool goes_on_in(const std::string& folder, const train::Trainer& trainer) {
   if (trainer.resumed_from().empty()) return false;
-  std::error_code none;
-  const std::filesystem::directory_iterator files(folder, none);
-  return !none && std::ranges::any_of(files, [](const auto& file) {
-    return file.path().filename().string().find("tfevents") != std::string::npos;
-  });
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error))
+    if (at->path().filename().string().find("tfevents") != std::string::npos) return true;
+  return false;
 }
 
 /// Of a run that goes on, earlier files hold no more behind its checkpoint.

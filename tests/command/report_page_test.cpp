@@ -125,7 +125,7 @@ TEST_F(ReportPage, ShowsWhatWasMadeSmaller) {
   };
   const ordered_json pruned = shown(kPruned);
   EXPECT_EQ(pruned["stages"].size(), 2U);
-  EXPECT_EQ(pruned["stages"][1]["what"], "fine-tuned");
+  EXPECT_EQ(pruned["stages"][1]["what"], "fine_tuned");
   EXPECT_EQ(pruned["stages"][1]["difference"]["low"], -0.5);
   EXPECT_EQ(pruned["layers"][0]["what"], "75.0 % zeros");
   EXPECT_EQ(pruned["layers"][1]["what"], "[8, 2]: kept");
@@ -137,7 +137,8 @@ TEST_F(ReportPage, ShowsWhatWasMadeSmaller) {
                  {"evaluation": {"loss": 1}, "seconds": 1, "bytes": 1024,
                   "forms": {"a": {"sparsity": 0.5, "int8": true}}}],
       "layers": [{"name": "a", "shape": [8, 4], "forms": []}]})");
-  EXPECT_EQ(shrunk["stages"][1]["what"], "point 1");
+  EXPECT_EQ(shrunk["stages"][1]["what"], "point");
+  EXPECT_EQ(shrunk["stages"][1]["number"], 1);
   EXPECT_EQ(shrunk["stages"][1]["is_chosen"], true);
   EXPECT_EQ(shrunk["stages"][1]["bytes"], 1024);
   EXPECT_EQ(shrunk["layers"][0]["what"], "int8, 50 % zeros");

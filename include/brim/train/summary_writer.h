@@ -55,8 +55,8 @@ class SummaryWriter {
   void add_hparams(const std::map<std::string, HyperParameter>& given,
                    const std::vector<std::string>& metrics);
   /// The network that TensorBoard draws, as deploy::summarize() found it: modules by their dotted
-  /// names, each with the shape of its output. TensorBoard
-  /// shows one graph of a folder: the newest, with a warning where there are others.
+  /// names, each with the shape of its output. TensorBoard shows one graph of a folder: the newest,
+  /// with a warning where there are others.
   void add_graph(const deploy::NetworkSummary& network);
   void flush();  ///< what was added is in the file when it returns
 

@@ -31,7 +31,7 @@ Json number_or_null(const nlohmann::json& json, std::string_view path) {
   return value ? Json(rounded_for_chart(*value)) : Json(nullptr);
 }
 
-/// Of an evaluation; null where there was none.
+/// Of an evaluation; null where there was none. `what`: a key of the page's texts.
 Json stage_of(const std::string& what, const nlohmann::json* evaluation) {
   if (!evaluation || !evaluation->is_object()) return nullptr;
   Json metrics = Json::object();
@@ -57,9 +57,10 @@ Json points_of(const nlohmann::json& result) {
   const std::optional<double> chosen = number_at(result, "chosen");
   for (const nlohmann::json* point : rows_of(result, "points")) {
     const size_t number = stages.size();
-    const std::string what = number == 0 ? "dense" : fmt::format("point {}", number);
+    const std::string what = number == 0 ? "dense" : "point";
     Json stage = stage_of(what, find(*point, "evaluation"));
     if (stage.is_null()) stage = {{"what", what}, {"metrics", Json::object()}};  // no test split
+    if (number > 0) stage["number"] = number;
     stage["seconds"] = number_or_null(*point, "seconds");
     stage["bytes"] = number_or_null(*point, "bytes");
     stage["is_chosen"] = chosen == static_cast<double>(number);
@@ -141,10 +142,8 @@ Json compression_of(const nlohmann::json& result) {
   if (command == "shrink") {
     stages = points_of(result);
   } else {
-    for (const auto& [key, what] :
-         {std::pair{"dense", "dense"}, std::pair{"pruned", "pruned"}, std::pair{"int8", "int8"},
-          std::pair{"fine_tuned", "fine-tuned"}})
-      if (Json stage = stage_of(what, find(result, key)); !stage.is_null())
+    for (const char* what : {"dense", "pruned", "int8", "fine_tuned"})
+      if (Json stage = stage_of(what, find(result, what)); !stage.is_null())
         stages.push_back(std::move(stage));
   }
   return {{"command", command},

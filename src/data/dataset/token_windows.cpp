@@ -3,8 +3,6 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include <cstring>
-
 #include <brim/formula/dense.h>
 
 #include "core/check.h"

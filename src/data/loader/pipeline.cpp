@@ -277,7 +277,10 @@ void Epoch::Pipeline::work(WorkerLog& log) {
     slot.ready = true;
     state_->ready.fetch_add(1, std::memory_order_relaxed);
     if (slot.ends) next_ = last_;
-    if (awaited_ && line_.front() == &slot) can_take_.notify_one();
+    if (!awaited_ || line_.front() != &slot) continue;
+    lock.unlock();  // else the loop wakes to wait for it
+    can_take_.notify_one();
+    lock.lock();
   }
 }
 

@@ -84,9 +84,9 @@ struct ConvolutionPlan {
     constexpr int64_t kTile = 6;
     const InnerOutputs inner = k.inner_columns();
     const int64_t columns = inner.end - inner.begin, tiles = (columns + kTile - 1) / kTile;
-    constexpr int64_t kLeast = 4;  // rows of a tile that others take no longer than
-    const int64_t single = k.ow - columns, cost = k.oh < kTile ? kLeast : 1;
-    return columns > 0 && 4 * (std::max(columns, kLeast * tiles) + cost * single) <= 5 * k.ow + 8;
+    constexpr int64_t kMinRows = 4;  // rows of a tile that others take no longer than
+    const int64_t single = k.ow - columns, cost = k.oh < kTile ? kMinRows : 1;
+    return columns > 0 && 4 * (std::max(columns, kMinRows * tiles) + cost * single) <= 5 * k.ow + 8;
   }
 };
 
