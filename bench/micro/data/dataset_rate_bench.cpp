@@ -26,14 +26,15 @@ constexpr int64_t kRows = 1'000'000, kColumns = 32;
 
 // What a user writes.
 struct OwnTable final : Dataset {
-  std::vector<float> rows = randn({kRows, kColumns}).to_vector<float>();
+  const Tensor table = randn({kRows, kColumns});
+  const float* const rows = table.data<float>();
   int64_t size() const override { return kRows; }
   void get(int64_t i, Sample& out) const override {
-    std::copy_n(rows.begin() + i * kColumns, kColumns, out.make<float>("x", {kColumns}).begin());
+    std::copy_n(rows + i * kColumns, kColumns, out.make<float>("x", {kColumns}).begin());
     out.set("y", i % 10);
   }
   void prefetch(int64_t i) const noexcept override {
-    for (int64_t k = 0; k < kColumns; k += 16) __builtin_prefetch(&rows[i * kColumns + k]);
+    for (int64_t k = 0; k < kColumns; k += 16) __builtin_prefetch(rows + i * kColumns + k);
   }
   bool in_memory() const override { return true; }
 };
