@@ -88,8 +88,18 @@ MpiLibrary::~MpiLibrary() {
   if (others_leave()) (void)finalize();
 }
 
+void MpiLibrary::add(const std::shared_ptr<Watch>& watch) {
+  const std::lock_guard lock(mutex_);
+  watches_.push_back(watch);
+}
+
 bool MpiLibrary::others_leave() {
-  for (const std::weak_ptr<Watch>& weak : watches_) {
+  std::vector<std::weak_ptr<Watch>> watches;
+  {
+    const std::lock_guard lock(mutex_);
+    watches = watches_;
+  }
+  for (const std::weak_ptr<Watch>& weak : watches) {
     const std::shared_ptr<Watch> watch = weak.lock();
     if (!watch) continue;  // its group has ended, as it should
     watch->take_leave();   // while this waits the heartbeat goes on, so others would wait for us

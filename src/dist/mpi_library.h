@@ -46,7 +46,7 @@ struct MpiLibrary {
   void initialize();
   /// The heartbeat of a group that uses MPI. Where the process ends by exit() while the group is
   /// there, the others are told so, and MPI ends once they have left, too; not where they fail.
-  void add(const std::shared_ptr<Watch>& watch) { watches_.push_back(watch); }
+  void add(const std::shared_ptr<Watch>& watch);
   /// Throws DistError for what is no success. `what`: for the message.
   void check(int error, const char* what) const;
   /// After a failure nothing is called any more: other ranks may be gone, for which MPI waits, and
@@ -61,7 +61,7 @@ struct MpiLibrary {
   ~MpiLibrary();
   bool others_leave();
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // of all that follows, and of calls into MPI
   std::atomic<bool> gave_up_ = false;
   std::string why_;
   std::vector<std::weak_ptr<Watch>> watches_;

@@ -114,7 +114,7 @@ void Watch::tell(Kind kind, const std::string& text) noexcept {
   message.seconds = steady_seconds() - since_;
   std::memcpy(message.text, text.data(), std::min(text.size(), sizeof(message.text) - 1));
   for (Peer& peer : peers_) {
-    if (!peer.socket.is_open() || peer.left) continue;
+    if (!peer.socket.is_open()) continue;  // one that has left may wait until this rank leaves, too
     // A peer that does not read is silent to us, too; a message is sent whole, or the connection
     // ends.
     std::string why;
