@@ -76,8 +76,9 @@ std::string names(const std::set<int>& ranks) {
   if (expected.mesh != 0)
     raise_silent(ranks, expected.rank, own_end(listener), expected.timeout, kAllHadMet + hint);
   raise<DistError>(
-      "[dist] {} did not come to rank {} at {} within {:g} s{}; were all processes started?",
-      names(ranks), expected.rank, own_end(listener).str(), expected.timeout, hint);
+      "[dist] not all ranks came within {:g} s: {} did not come to rank {} at {}{}; were all "
+      "processes started?",
+      expected.timeout, names(ranks), expected.rank, own_end(listener).str(), hint);
 }
 
 }  // namespace
@@ -268,7 +269,7 @@ std::vector<Endpoint> fetch_table(const TcpOptions& options, const std::string& 
       if (welcome == Welcome::other_run) turned_away = why;
       if (welcome != Welcome::accepted) continue;
       std::vector<EndpointRow> table(static_cast<size_t>(options.size));
-      wait_for_table(socket, options.rank, options.group.heartbeat_timeout, deadline, table);
+      wait_for_table(socket, options.rank, options.group.heartbeat_timeout, table);
       std::vector<Endpoint> endpoints;
       for (const EndpointRow& row : table) endpoints.push_back(row.endpoint());
       return endpoints;

@@ -38,9 +38,9 @@ class WaitingRoom {
   double before_ = 0, beat_ = 0;
 };
 
-/// Another rank's side, once rank 0 has accepted it over `socket`: fills `table`. Throws DistError
-/// where rank 0 has stopped, ended or given up, or at the deadline.
-void wait_for_table(const Socket& socket, int rank, double timeout, double deadline,
-                    std::span<EndpointRow> table);
+/// Another rank's side, once rank 0 has accepted it over `socket`: fills `table`. There is no
+/// deadline here: rank 0 has one, and names who is missing. Throws DistError where rank 0 has been
+/// silent for `timeout` seconds, has ended or has given up.
+void wait_for_table(const Socket& socket, int rank, double timeout, std::span<EndpointRow> table);
 
 }  // namespace brim::dist

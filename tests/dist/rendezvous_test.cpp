@@ -157,6 +157,18 @@ TEST(Rendezvous, RanksThatStopOrEndBeforeAllHaveComeAreNamed) {
   }
 }
 
+TEST(Rendezvous, RankZerosDeadlineCountsOnceItIsFound) {
+  const std::vector<uint16_t> ports = test_ports();
+  const std::vector<std::string> failures = failures_of(2, [&](int rank) {
+    TcpOptions options = options_of(rank, 3, ports);  // rank 2 never comes
+    options.join_timeout = rank == 0 ? 3.5 : 2;
+    (void)tcp_group(options);
+  });
+  const char* const says = "not all ranks came within 3.5 s: rank 2 did not come to rank 0";
+  EXPECT_TRUE(has(failures[0], says)) << failures[0];
+  EXPECT_TRUE(has(failures[1], says)) << failures[1];
+}
+
 TEST(Rendezvous, RankZeroIsNamedWhereItStopsBeforeAllHaveCome) {
   const std::vector<uint16_t> ports = test_ports();
   const Socket listener = listen_on({"127.0.0.1", ports[0]});

@@ -16,8 +16,10 @@ struct TcpOptions {
   std::string address = "127.0.0.1";  ///< of rank 0's host: it listens there and nowhere else
   std::vector<uint16_t> ports = {};   ///< rank 0 takes the first that is free
   std::string token = {};             ///< ranks with another one are turned away; up to 63 bytes
-  double join_timeout = 60;           ///< seconds until all ranks have to be there
-  GroupOptions group = {};            ///< of the group that is opened
+  /// Seconds in which a rank has to find rank 0, and in which rank 0, from its own start on, has to
+  /// be found by all.
+  double join_timeout = 60;
+  GroupOptions group = {};  ///< of the group that is opened
 };
 
 /// The group of the processes that call it with the same size, address, ports and token.
