@@ -39,11 +39,12 @@ std::string take(const char (&from)[N]) {
 /// The version with a hash of the headers.
 std::string build() { return BRIM_TEXT(BRIM_INTERFACE); }
 
-void answer(const Socket& socket, const Fault& fault) {
+void answer(Socket& socket, const Fault& fault) {
   const Answer::Verdict verdict = fault.text.empty()   ? Answer::Verdict::accepted
                                   : fault.is_other_run ? Answer::Verdict::other_run
                                                        : Answer::Verdict::refused;
-  (void)send_answer(socket, verdict, fault.text, steady_seconds() + 1);
+  std::string ignored;  // a rank that was accepted comes again where its connection ends
+  (void)send_answer(socket, verdict, fault.text, steady_seconds() + 1, ignored);
 }
 
 /// Connections that have not said who they are.
@@ -91,13 +92,14 @@ EndpointRow EndpointRow::of(const Endpoint& endpoint) {
 }
 Endpoint EndpointRow::endpoint() const { return {take(host), static_cast<uint16_t>(port)}; }
 
-bool send_answer(const Socket& socket, Answer::Verdict verdict, const std::string& text,
-                 double deadline) {
+bool send_answer(Socket& socket, Answer::Verdict verdict, const std::string& text, double deadline,
+                 std::string& why) {
   Answer message;
   message.verdict = verdict;
   put(message.text, text);
-  std::string ignored;
-  return send_all(socket, &message, sizeof(message), deadline, ignored);
+  if (send_all(socket, &message, sizeof(message), deadline, why)) return true;
+  socket.shut_down();
+  return false;
 }
 std::string text_of(const Answer& answer) { return take(answer.text); }
 
@@ -232,14 +234,13 @@ std::vector<Endpoint> host_table(const TcpOptions& options, const std::string& h
       host, fmt::join(options.ports, ", "));
   mesh = listen_on({host, 0});
   WaitingRoom room(own_end(listener), options.group.heartbeat_timeout);
-  const std::vector<Arrival> arrivals =
-      std::move(accept_ranks(listener,
-                             {.rank = 0,
-                              .size = options.size,
-                              .token = options.token,
-                              .begin = deadline - options.join_timeout,
-                              .timeout = options.join_timeout},
-                             &room)[0]);
+  std::vector<Arrival> arrivals = std::move(accept_ranks(listener,
+                                                         {.rank = 0,
+                                                          .size = options.size,
+                                                          .token = options.token,
+                                                          .begin = deadline - options.join_timeout,
+                                                          .timeout = options.join_timeout},
+                                                         &room)[0]);
   std::vector<Endpoint> endpoints = {own_end(mesh)};
   for (size_t r = 1; r < arrivals.size(); ++r)
     endpoints.push_back(

@@ -83,9 +83,11 @@ class WaitingRoom;
 std::vector<std::vector<Arrival>> accept_ranks(const Socket& listener, const Expected& expected,
                                                WaitingRoom* room = nullptr);
 
-/// Sends an answer with what fits of `text`. Returns whether it went at once.
-bool send_answer(const Socket& socket, Answer::Verdict verdict, const std::string& text,
-                 double deadline);
+/// Sends an answer with what fits of `text`, whole by the deadline (0: at once), or ends the
+/// connection: what came behind a part of an answer could not be read. Returns whether it was sent;
+/// `why`, where not.
+bool send_answer(Socket& socket, Answer::Verdict verdict, const std::string& text, double deadline,
+                 std::string& why);
 /// The answer's text, printable.
 std::string text_of(const Answer& answer);
 /// Of ranks that do not answer rank `rank`, which is at `at`, any more. `when`: ", since all had

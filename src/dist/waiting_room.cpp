@@ -25,42 +25,49 @@ void WaitingRoom::look_after(std::vector<Arrival>& arrivals, double now) {
   before_ = now;
   if (is_time) beat_ = now;
   for (size_t r = 0; r < arrivals.size(); ++r) {
-    const Socket& socket = arrivals[r].socket;
+    Socket& socket = arrivals[r].socket;
     Guest& guest = guests_[r];
     if (!socket.is_open()) continue;
     char beats[64];
     std::string why;
-    const ptrdiff_t got = receive_some(socket, beats, sizeof(beats), why);
+    ptrdiff_t got = 0;
+    bool is_heard = false;
+    while ((got = receive_some(socket, beats, sizeof(beats), why)) > 0) is_heard = true;
     if (got < 0) {  // it may have missed the answer, and comes again
+      if (guest.left == 0) guest.why = why;
       if (guest.left == 0 || slept) guest.left = now;
       BRIM_CHECK(now - guest.left < kReturns, DistError,
                  "[dist] rank {} came to rank 0 at {} and has ended without a word ({}){}: it was "
                  "killed, or crashed",
-                 r, at_.str(), why, kBeforeAllMet);
+                 r, at_.str(), guest.why, kBeforeAllMet);
       continue;
     }
-    if (got > 0 || slept || guest.heard == 0 || guest.left > 0) guest.heard = now;
+    if (is_heard || slept || guest.heard == 0 || guest.left > 0) guest.heard = now;
     guest.left = 0;
     if (now - guest.heard >= timeout_)
       raise_silent({static_cast<int>(r)}, 0, at_, now - guest.heard, kBeforeAllMet);
-    if (is_time) (void)send_answer(socket, Answer::Verdict::waiting, "", 0);
+    if (is_time && !send_answer(socket, Answer::Verdict::waiting, "", 0, why)) {
+      guest.left = now;
+      guest.why = why;
+    }
   }
 }
 
-void WaitingRoom::give_up(const std::vector<Arrival>& arrivals, const std::string& why) {
-  for (const Arrival& arrival : arrivals)
+void WaitingRoom::give_up(std::vector<Arrival>& arrivals, const std::string& why) {
+  std::string ignored;  // who has ended needs no reason
+  for (Arrival& arrival : arrivals)
     if (arrival.socket.is_open())
-      (void)send_answer(arrival.socket, Answer::Verdict::failed, why, 0);
+      (void)send_answer(arrival.socket, Answer::Verdict::failed, why, 0, ignored);
 }
 
-void WaitingRoom::hand_out(const std::vector<Arrival>& arrivals,
+void WaitingRoom::hand_out(std::vector<Arrival>& arrivals,
                            std::span<const EndpointRow> table) const {
   const double deadline = steady_seconds() + timeout_;
   for (size_t r = 0; r < arrivals.size(); ++r) {
-    const Socket& socket = arrivals[r].socket;
+    Socket& socket = arrivals[r].socket;
     if (!socket.is_open()) continue;
-    std::string why = "it does not read";
-    BRIM_CHECK(send_answer(socket, Answer::Verdict::complete, "", deadline) &&
+    std::string why;
+    BRIM_CHECK(send_answer(socket, Answer::Verdict::complete, "", deadline, why) &&
                    send_all(socket, table.data(), table.size_bytes(), deadline, why),
                DistError, "[dist] rank {} has left while the ranks met: {}", r, why);
   }

@@ -21,15 +21,16 @@ class WaitingRoom {
   /// second. Throws DistError naming one that has stopped or ended.
   void look_after(std::vector<Arrival>& arrivals, double now);
   /// Tells those that came why there will be no table.
-  static void give_up(const std::vector<Arrival>& arrivals, const std::string& why);
+  static void give_up(std::vector<Arrival>& arrivals, const std::string& why);
   /// Gives the table to all, and waits a moment for those that are slow to take it. Throws
   /// DistError naming one that has ended.
-  void hand_out(const std::vector<Arrival>& arrivals, std::span<const EndpointRow> table) const;
+  void hand_out(std::vector<Arrival>& arrivals, std::span<const EndpointRow> table) const;
 
  private:
   struct Guest {
     double heard = 0;  // when, of steady_seconds(); 0: never
     double left = 0;   // when the connection ended; 0: it has not
+    std::string why;   // it ended
   };
 
   const Endpoint at_;

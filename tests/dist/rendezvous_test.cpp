@@ -2,6 +2,7 @@
 #include "dist/rendezvous.h"
 
 #include <brim/dist/launch.h>
+#include <sys/socket.h>
 
 #include <cstring>
 #include <random>
@@ -188,6 +189,24 @@ TEST(Rendezvous, RankZeroIsNamedWhereItStopsBeforeAllHaveCome) {
   });
   EXPECT_TRUE(has(failures[1], "rank 0 has not been heard of for")) << failures[1];
   EXPECT_TRUE(has(failures[1], "before all had met")) << failures[1];
+}
+
+TEST(Rendezvous, AnAnswerIsSentWholeOrEndsTheConnection) {
+  const Socket listener = listen_on({"127.0.0.1", 0});
+  std::string why;
+  Socket sender = connect_to(own_end(listener), 10, why), reader;
+  ASSERT_TRUE(sender.is_open()) << why;
+  const int bytes = 5000;  // no multiple of an answer's size
+  setsockopt(sender.fd(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+  while (!reader.is_open()) reader = accept_from(listener);
+  int sent = 0, received = 0;
+  while (send_answer(sender, Answer::Verdict::waiting, "", 0, why)) ++sent;
+  EXPECT_EQ(why, "no answer");
+  EXPECT_FALSE(send_answer(sender, Answer::Verdict::waiting, "", 0, why));
+  Answer answer;
+  while (receive_all(reader, &answer, sizeof(answer), steady_seconds() + 10, why)) ++received;
+  EXPECT_EQ(why, "it closed the connection");
+  EXPECT_EQ(received, sent);
 }
 
 TEST(Rendezvous, HellosThatAreNoRanks) {
