@@ -160,11 +160,12 @@ std::vector<std::vector<Arrival>> accept_ranks(const Socket& listener, const Exp
   }
   std::list<Visitor> visitors;
   std::string last_fault;
-  while (!missing.empty()) {
+  while (true) {
     double now = steady_seconds();
     try {
-      if (room) room->look_after(arrivals[0], now);
-      if (now >= deadline)
+      const bool are_all_connected = !room || room->look_after(arrivals[0], now);
+      if (missing.empty() && are_all_connected) return arrivals;
+      if (!missing.empty() && now >= deadline)
         raise_missing({missing.begin(), missing.end()}, listener, expected, last_fault);
     } catch (const DistError& e) {
       if (room) room->give_up(arrivals[0], e.what());
@@ -172,7 +173,7 @@ std::vector<std::vector<Arrival>> accept_ranks(const Socket& listener, const Exp
     }
     std::vector<pollfd> entries = {{listener.fd(), POLLIN, 0}};
     for (const Visitor& v : visitors) entries.push_back({v.socket.fd(), POLLIN, 0});
-    const double wait = std::min(deadline - now, 0.2);
+    const double wait = std::clamp(deadline - now, 0.01, 0.2);
     (void)poll(entries.data(), entries.size(), static_cast<int>(wait * 1e3) + 1);
     now = steady_seconds();
     while (true) {
@@ -204,7 +205,6 @@ std::vector<std::vector<Arrival>> accept_ranks(const Socket& listener, const Exp
       v = done || now > v->until ? visitors.erase(v) : std::next(v);
     }
   }
-  return arrivals;
 }
 
 Welcome introduce(const Socket& socket, const Hello& hello, double deadline, std::string& why) {

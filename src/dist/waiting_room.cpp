@@ -18,12 +18,13 @@ constexpr const char* kBeforeAllMet = ", before all had met";
 
 }  // namespace
 
-void WaitingRoom::look_after(std::vector<Arrival>& arrivals, double now) {
+bool WaitingRoom::look_after(std::vector<Arrival>& arrivals, double now) {
   guests_.resize(arrivals.size());
   const bool slept = now - before_ > kAsleep;  // this process itself was stopped
   const bool is_time = now - beat_ >= kHeartbeat;
   before_ = now;
   if (is_time) beat_ = now;
+  bool are_all_connected = true;
   for (size_t r = 0; r < arrivals.size(); ++r) {
     Socket& socket = arrivals[r].socket;
     Guest& guest = guests_[r];
@@ -40,6 +41,7 @@ void WaitingRoom::look_after(std::vector<Arrival>& arrivals, double now) {
                  "[dist] rank {} came to rank 0 at {} and has ended without a word ({}){}: it was "
                  "killed, or crashed",
                  r, at_.str(), guest.why, kBeforeAllMet);
+      are_all_connected = false;
       continue;
     }
     if (is_heard || slept || guest.heard == 0 || guest.left > 0) guest.heard = now;
@@ -49,11 +51,13 @@ void WaitingRoom::look_after(std::vector<Arrival>& arrivals, double now) {
     if (is_time && !send_answer(socket, Answer::Verdict::waiting, "", 0, why)) {
       guest.left = now;
       guest.why = why;
+      are_all_connected = false;
     }
   }
+  return are_all_connected;
 }
 
-void WaitingRoom::give_up(std::vector<Arrival>& arrivals, const std::string& why) {
+void WaitingRoom::give_up(std::span<Arrival> arrivals, const std::string& why) {
   std::string ignored;  // who has ended needs no reason
   for (Arrival& arrival : arrivals)
     if (arrival.socket.is_open())
@@ -67,9 +71,15 @@ void WaitingRoom::hand_out(std::vector<Arrival>& arrivals,
     Socket& socket = arrivals[r].socket;
     if (!socket.is_open()) continue;
     std::string why;
-    BRIM_CHECK(send_answer(socket, Answer::Verdict::complete, "", deadline, why) &&
-                   send_all(socket, table.data(), table.size_bytes(), deadline, why),
-               DistError, "[dist] rank {} has left while the ranks met: {}", r, why);
+    if (send_answer(socket, Answer::Verdict::complete, "", deadline, why) &&
+        send_all(socket, table.data(), table.size_bytes(), deadline, why))
+      continue;
+    const std::string text = fmt::format(
+        "[dist] rank {} came to rank 0 at {} and did not take the addresses of all ({}): it has "
+        "stopped, was killed, or crashed",
+        r, at_.str(), why);
+    give_up(std::span(arrivals).subspan(r + 1), text);
+    throw DistError(text);
   }
   // A connection that is closed with beats in it takes the table along.
   const double until = steady_seconds() + kTakes;

@@ -18,12 +18,13 @@ class WaitingRoom {
   WaitingRoom(Endpoint at, double timeout) : at_(std::move(at)), timeout_(timeout) {}
 
   /// Hears those that came, and tells them that others are yet to come; to be called a few times a
-  /// second. Throws DistError naming one that has stopped or ended.
-  void look_after(std::vector<Arrival>& arrivals, double now);
+  /// second. Returns whether all of them are connected: one whose connection has ended may come
+  /// again. Throws DistError naming one that has stopped, or has ended and did not come again.
+  bool look_after(std::vector<Arrival>& arrivals, double now);
   /// Tells those that came why there will be no table.
-  static void give_up(std::vector<Arrival>& arrivals, const std::string& why);
+  static void give_up(std::span<Arrival> arrivals, const std::string& why);
   /// Gives the table to all, and waits a moment for those that are slow to take it. Throws
-  /// DistError naming one that has ended.
+  /// DistError naming one that did not take it, of which it tells those that have no table yet.
   void hand_out(std::vector<Arrival>& arrivals, std::span<const EndpointRow> table) const;
 
  private:

@@ -4,11 +4,13 @@
 #include <brim/dist/launch.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <cstring>
 #include <random>
 
 #include "core/clock.h"
 #include "dist/run_ranks.h"
+#include "dist/waiting_room.h"
 
 namespace brim::dist {
 namespace {
@@ -133,6 +135,16 @@ void wait_until(const std::atomic<bool>& done) {
   while (!done) std::this_thread::sleep_for(std::chrono::milliseconds(5));
 }
 
+/// A connection to rank 0 at a port, which has accepted it as that of `rank` of `size`.
+Socket accepted_as(int rank, int size, uint16_t port) {
+  std::string why;
+  Socket socket;
+  while (!socket.is_open()) socket = connect_to({"127.0.0.1", port}, 1, why);
+  const Hello hello = make_hello(rank, size, 80, 0, "secret");
+  EXPECT_EQ(introduce(socket, hello, steady_seconds() + 10, why), Welcome::accepted) << why;
+  return socket;
+}
+
 TEST(Rendezvous, RanksThatStopOrEndBeforeAllHaveComeAreNamed) {
   for (const bool ends : {false, true}) {
     const std::vector<uint16_t> ports = test_ports();
@@ -143,11 +155,7 @@ TEST(Rendezvous, RanksThatStopOrEndBeforeAllHaveComeAreNamed) {
       options.join_timeout = 60;
       options.group.heartbeat_timeout = 1.1;
       if (rank < 2) return join_until(options, done);
-      std::string why;
-      Socket socket;
-      while (!socket.is_open()) socket = connect_to({"127.0.0.1", ports[0]}, 1, why);
-      const Hello hello = make_hello(2, 4, 80, 0, "secret");
-      EXPECT_EQ(introduce(socket, hello, steady_seconds() + 10, why), Welcome::accepted) << why;
+      const Socket socket = accepted_as(2, 4, ports[0]);
       if (!ends) wait_until(done);
     });
     const char* const says =
@@ -156,6 +164,73 @@ TEST(Rendezvous, RanksThatStopOrEndBeforeAllHaveComeAreNamed) {
     EXPECT_TRUE(has(failures[0], "before all had met")) << failures[0];
     EXPECT_TRUE(has(failures[1], "it has given up: [dist] rank 2")) << failures[1];
   }
+}
+
+TEST(Rendezvous, RanksWhoseConnectionEndsMayComeAgain) {
+  const std::vector<uint16_t> ports = test_ports();
+  const std::vector<std::string> failures = failures_of(2, [&](int rank) {
+    if (rank == 1) {
+      (void)accepted_as(1, 3, ports[0]);
+      // Nobody is missing from here on, but rank 1's connection has ended.
+      const Socket second = accepted_as(2, 3, ports[0]);
+      Socket mesh;
+      const std::vector<Endpoint> endpoints = join(options_of(1, 3, ports), mesh);
+      EXPECT_EQ(endpoints.at(1).str(), own_end(mesh).str());
+      std::vector<EndpointRow> table(3);
+      wait_for_table(second, 2, 10, table);
+      EXPECT_EQ(table[1].endpoint().str(), own_end(mesh).str());
+      return;
+    }
+    Socket mesh;
+    EXPECT_EQ(join(options_of(0, 3, ports), mesh).size(), 3U);
+  });
+  for (const std::string& failure : failures) EXPECT_EQ(failure, "");
+}
+
+TEST(Rendezvous, RanksThatEndAreNamedWhenAllOthersHaveCome) {
+  const std::vector<uint16_t> ports = test_ports();
+  std::atomic<bool> has_ended{false};
+  const std::vector<std::string> failures = failures_of(3, [&](int rank) {
+    if (rank == 1) {
+      (void)accepted_as(1, 3, ports[0]);
+      has_ended = true;
+      return;
+    }
+    if (rank == 2) wait_until(has_ended);
+    Socket mesh;
+    (void)join(options_of(rank, 3, ports), mesh);
+  });
+  const char* const says = "[dist] rank 1 came to rank 0 at 127.0.0.1";
+  EXPECT_TRUE(has(failures[0], says)) << failures[0];
+  EXPECT_TRUE(has(failures[2], says)) << failures[2];
+}
+
+TEST(Rendezvous, RanksThatDoNotTakeTheTableAreNamedToTheOthers) {
+  std::vector<Arrival> arrivals(4);
+  std::vector<Socket> ranks(4);
+  for (size_t r = 1; r < ranks.size(); ++r) {
+    int ends[2] = {-1, -1};
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+    arrivals[r].socket = Socket(ends[0]);
+    ranks[r] = Socket(ends[1]);
+  }
+  ranks[2].close();
+  const WaitingRoom room({"127.0.0.1", 29500}, 10);
+  const std::string says = "rank 2 came to rank 0 at 127.0.0.1:29500 and did not take";
+  try {
+    room.hand_out(arrivals, std::vector<EndpointRow>(4));
+    ADD_FAILURE() << "rank 2 is not named";
+  } catch (const DistError& e) {
+    EXPECT_TRUE(has(e.what(), says)) << e.what();
+    EXPECT_TRUE(has(e.what(), error_text(EPIPE))) << e.what();
+  }
+  std::string why;
+  Answer answer;
+  ASSERT_TRUE(receive_all(ranks[1], &answer, sizeof(answer), steady_seconds() + 10, why)) << why;
+  EXPECT_EQ(answer.verdict, Answer::Verdict::complete);
+  ASSERT_TRUE(receive_all(ranks[3], &answer, sizeof(answer), steady_seconds() + 10, why)) << why;
+  EXPECT_EQ(answer.verdict, Answer::Verdict::failed);
+  EXPECT_TRUE(has(text_of(answer), says)) << text_of(answer);
 }
 
 TEST(Rendezvous, RankZerosDeadlineCountsOnceItIsFound) {
