@@ -34,9 +34,9 @@ class Meters {
     }
   }
 
-  /// Adds up what all ranks have.
-  void share(dist::ProcessGroup& group) {
-    std::vector<double> own = {static_cast<double>(samples_), loss_.item()};
+  /// Adds up what all ranks have. Returns whether one of them was stopped, this one if `stopped`.
+  bool share(dist::ProcessGroup& group, bool stopped) {
+    std::vector<double> own = {stopped ? 1.0 : 0.0, static_cast<double>(samples_), loss_.item()};
     for (const Meter& meter : meters_) {
       const std::vector<double> state = meter.metric->state();
       own.push_back(static_cast<double>(state.size()));
@@ -50,9 +50,10 @@ class Meters {
     for (const std::string& rank : group.all_gather_text(text)) {
       std::vector<double> all(rank.size() / sizeof(double));
       std::memcpy(all.data(), rank.data(), rank.size());
-      samples_ += static_cast<int64_t>(all[0]);
-      loss += all[1];
-      auto at = all.begin() + 2;
+      stopped = stopped || all[0] != 0;
+      samples_ += static_cast<int64_t>(all[1]);
+      loss += all[2];
+      auto at = all.begin() + 3;
       for (const Meter& meter : meters_) {
         const auto size = static_cast<std::ptrdiff_t>(*at++);
         meter.metric->merge({at, at + size});
@@ -60,6 +61,7 @@ class Meters {
       }
     }
     loss_.fill_(loss);
+    return stopped;
   }
 
   void add(const Tensor& output, const data::Batch& batch) {
@@ -232,15 +234,17 @@ Evaluation evaluate_shared(nn::Module& model, data::DeviceLoader& feed, const Re
   MostWrong worst(most_wrong);
   const int64_t skipped = feed.skipped();
   Outputs outputs(model);
+  bool stopped = false;
   for (const data::Batch& batch : feed.epoch(0)) {
     const Tensor output = outputs.of(batch.x);
     meters.add(output, batch);
     worst.add(output, batch.y, batch.samples);
     const double done = static_cast<double>(batch.index + 1);
-    if (progress && !progress(done / static_cast<double>(loader.batches())))
-      raise<Error>("[eval] stopped before the end");
+    stopped = progress && !progress(done / static_cast<double>(loader.batches()));
+    if (stopped) break;
   }
-  if (group) meters.share(*group);
+  if (group) stopped = meters.share(*group, stopped);  // others may wait for this rank there
+  if (stopped) raise<EvaluationStopped>("[eval] stopped before the end");
   Evaluation result = meters.read();
   result.skipped = feed.skipped() - skipped;
   result.most_wrong = worst.read();

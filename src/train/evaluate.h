@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <brim/core/error.h>
 #include <brim/data/sampler.h>
 #include <brim/dist/process_group.h>
 #include <brim/train/metric.h>
@@ -21,7 +22,13 @@ bool can_be_shared(const std::vector<std::string>& metrics, const MetricOptions&
 std::shared_ptr<const data::Sampler> batches_of_rank(int64_t samples, int64_t batch, int rank,
                                                      int world_size);
 
+/// What evaluate() throws when `progress` returns false.
+class EvaluationStopped final : public Error {
+  using Error::Error;
+};
+
 /// evaluate() of the ranks' batches together: the same in all of them. Null: the loader has all.
+/// Where `progress` stops one rank, all throw EvaluationStopped, once each has ended its part.
 Evaluation evaluate_shared(nn::Module& model, data::DeviceLoader& loader, const Recipe& recipe,
                            const TaskData& data, dist::ProcessGroup* group,
                            const std::function<bool(double fraction)>& progress,

@@ -448,8 +448,7 @@ std::optional<Evaluation> Trainer::State::evaluate(std::optional<Split>& on, int
           return !stop_asked();
         },
         most_wrong);
-  } catch (const Error&) {
-    if (!stop_asked()) throw;
+  } catch (const EvaluationStopped&) {  // on any rank's stop
     return std::nullopt;
   }
 }

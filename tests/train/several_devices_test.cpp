@@ -290,6 +290,39 @@ TEST_F(SeveralDevices, AStopIsOneOfAll) {
   EXPECT_GT(result.steps, 0);
 }
 
+/// Nobody waits for the part of a rank that was stopped.
+TEST_F(SeveralDevices, AStopOfTheValidationIsOneOfAll) {
+  recipe.validation.fraction = 0.5;
+  recipe.batch = 4;
+  recipe.metrics = {"accuracy"};
+  tests::write_tiny_cifar(folder / "more", 600);  // three batches of 100
+  recipe.data = folder / "more";
+  const auto check = [&](TrainOptions o, std::atomic<int>& stop, bool stops) {
+    std::atomic<bool> stops_now{false};
+    o.stop = &stop;
+    o.max_steps = 1;
+    o.stage = [&](const char*, double fraction) {
+      if (stops_now && fraction >= 0.4) stop = 1;
+    };
+    Trainer trainer(recipe, std::move(o));
+    (void)trainer.train();
+    stops_now = stops;
+    EXPECT_FALSE(trainer.validate());
+    stops_now = false;
+    stop = 0;
+    const std::optional<Evaluation> whole = trainer.validate();
+    ASSERT_TRUE(whole);
+    EXPECT_EQ(whole->samples, 300);
+  };
+  std::atomic<int> stop{0};
+  check({.devices = sims(2)}, stop, true);
+  dist::run_ranks(dist::local_groups(2), [&](dist::ProcessGroup& group) {
+    std::atomic<int> own{0};  // only rank 1 is stopped
+    check({.devices = {Device::sim(group.rank())}, .group = group.shared_from_this()}, own,
+          group.rank() == 1);
+  });
+}
+
 TEST_F(SeveralDevices, WriteShardsTogether) {
   recipe.virtual_ranks = 4;
   recipe.epochs = 2;

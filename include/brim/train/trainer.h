@@ -224,7 +224,7 @@ class Trainer {
   /// stop, and in ranks other than 0. Throws FileError.
   std::optional<Evaluation> test();
   /// Evaluates on the validation split as train() does after an epoch, on all devices; empty if
-  /// there is none, and on a stop. Throws FileError.
+  /// there is none, and on a stop, of any rank where they share it. Throws FileError.
   std::optional<Evaluation> validate();
 
   nn::Module& model();                      ///< what is trained, on the first device
