@@ -33,6 +33,7 @@ class EvaluationClock {
   std::optional<double> measure(Trainer& trainer, Device device) {
     synchronize(device);
     begin_ = Clock::now();
+    fraction_ = 0;  // the stages before were others
     is_running_ = true;
     const bool is_whole = trainer.validate().has_value();
     synchronize(device);
