@@ -36,7 +36,8 @@ class Meters {
 
   /// Adds up what all ranks have. Returns whether one of them was stopped, this one if `stopped`.
   bool share(dist::ProcessGroup& group, bool stopped) {
-    std::vector<double> own = {stopped ? 1.0 : 0.0, static_cast<double>(samples_), loss_.item()};
+    std::vector<double> own = {stopped ? 1.0 : 0.0, static_cast<double>(samples_),
+                               static_cast<double>(skipped_), loss_.item()};
     for (const Meter& meter : meters_) {
       const std::vector<double> state = meter.metric->state();
       own.push_back(static_cast<double>(state.size()));
@@ -45,15 +46,16 @@ class Meters {
     std::string text(own.size() * sizeof(double), '\0');
     std::memcpy(text.data(), own.data(), text.size());
     double loss = 0;
-    samples_ = 0;
+    samples_ = skipped_ = 0;
     for (Meter& meter : meters_) meter.metric = meter.kind.make(options_);
     for (const std::string& rank : group.all_gather_text(text)) {
       std::vector<double> all(rank.size() / sizeof(double));
       std::memcpy(all.data(), rank.data(), rank.size());
       stopped = stopped || all[0] != 0;
       samples_ += static_cast<int64_t>(all[1]);
-      loss += all[2];
-      auto at = all.begin() + 3;
+      skipped_ += static_cast<int64_t>(all[2]);
+      loss += all[3];
+      auto at = all.begin() + 4;
       for (const Meter& meter : meters_) {
         const auto size = static_cast<std::ptrdiff_t>(*at++);
         meter.metric->merge({at, at + size});
@@ -71,8 +73,11 @@ class Meters {
     samples_ += samples;
   }
 
+  /// Corrupt samples that add() never had.
+  void skip(int64_t samples) { skipped_ += samples; }
+
   Evaluation read() const {
-    Evaluation result{.samples = samples_};
+    Evaluation result{.samples = samples_, .skipped = skipped_};
     if (samples_ == 0) return result;
     result.loss = loss_.item() / static_cast<double>(samples_);
     for (const Meter& meter : meters_) {
@@ -123,7 +128,7 @@ class Meters {
   const MetricOptions options_;
   std::vector<Meter> meters_;
   Tensor loss_;  // scalar: the batches' means times their samples
-  int64_t samples_ = 0;
+  int64_t samples_ = 0, skipped_ = 0;
 };
 
 /// Every so many batches, from the rank's on.
@@ -243,10 +248,10 @@ Evaluation evaluate_shared(nn::Module& model, data::DeviceLoader& feed, const Re
     stopped = progress && !progress(done / static_cast<double>(loader.batches()));
     if (stopped) break;
   }
+  meters.skip(feed.skipped() - skipped);
   if (group) stopped = meters.share(*group, stopped);  // others may wait for this rank there
   if (stopped) raise<EvaluationStopped>("[eval] stopped before the end");
   Evaluation result = meters.read();
-  result.skipped = feed.skipped() - skipped;
   result.most_wrong = worst.read();
   BRIM_CHECK(result.samples > 0, FileError,
              "[eval] not one of the {} samples could be read, the first being {}; give other data",

@@ -132,22 +132,25 @@ TEST_F(SeveralDevices, ShareBatchesWithCorruptPictures) {
   const char* const root = std::getenv("BRIM_SOURCE_DIR");
   const fs::path good = fs::path(root ? root : ".") / "tests/fuzz/corpus/image/rgb.png";
   recipe.data = folder / "pictures";
-  for (int i = 0; i < 26; ++i) {
-    const std::string part = i < 24 ? "train/" : "test/";
+  for (int i = 0; i < 242; ++i) {
+    const std::string part = i < 240 ? "train/" : "test/";
     const fs::path path =
         recipe.data / fs::path(part + (i % 2 ? "a/" : "b/") + std::to_string(i) + ".png");
     fs::create_directories(path.parent_path());
     fs::copy_file(good, path);
-    if (i % 3 == 0 && i < 24) fs::resize_file(path, 20);
+    if (i % 3 == 0 && i < 240) fs::resize_file(path, 20);
   }
   recipe.epochs = 2;
   recipe.input.size = 32;
   recipe.input.flip = true;
   recipe.input.on_corrupt = "skip";
+  recipe.validation.fraction = 0.5;  // two batches, one for each rank
   const auto check = [&](const TrainResult& result) {
-    EXPECT_EQ(result.skipped, 16);
-    EXPECT_EQ(result.images, 48);
-    EXPECT_EQ(result.steps, 6);
+    EXPECT_EQ(result.images, 240);
+    EXPECT_EQ(result.steps, 30);
+    ASSERT_TRUE(result.validation);
+    EXPECT_EQ(result.validation->samples + result.validation->skipped, 120);
+    EXPECT_EQ(result.skipped, 2 * (80 - result.validation->skipped));  // in two epochs
   };
   Trainer two(recipe, {.devices = sims(2)});
   check(two.train());
