@@ -38,7 +38,7 @@ void add_progress(Exposition& page, const train::RunStatus& status) {
   add_gauge(page, "brim_remaining_seconds", "Until the last step.", status.seconds_left);
   add_gauge(page, "brim_loss", "Mean since the report before.", status.loss);
   add_gauge(page, "brim_learning_rate", "Of the next step.", status.learning_rate);
-  add_counter(page, "brim_skipped_samples_total", "Corrupt samples left out.",
+  add_counter(page, "brim_skipped_samples_total", "Corrupt samples left out or replaced.",
               static_cast<double>(status.skipped));
   add_counter(page, "brim_checkpoints_total", "Checkpoints written by this run.",
               static_cast<double>(status.checkpoints));

@@ -38,6 +38,20 @@ int ranks_of(const TrainRequest& request) {
                                            : static_cast<int>(request.chosen.devices.size());
 }
 
+/// What becomes of a picture that cannot be decoded, which differs from Recipe::input.on_corrupt
+/// where ranks train on equal parts of a batch.
+const char* on_corrupt(const train::Trainer& trainer) {
+  switch (trainer.loader().options().on_error) {
+    case data::OnError::raise:
+      return "raise";
+    case data::OnError::skip:
+      return "skip";
+    case data::OnError::replace:
+      return "replace";
+  }
+  return "";
+}
+
 /// "vector:32, 75.00 % zeros in each layer that takes it".
 std::string pruning_line(const train::PruneRecipe& prune) {
   if (prune.is_of_channels())
@@ -94,7 +108,10 @@ void print_result(const TrainRequest& request, const train::Trainer& trainer,
   if (trained && result.steps == 0 && !result.stopped_early && !result.validation)
     say(stdout, "all {} epochs were trained before; --epochs N goes on\n", recipe.epochs);
   if (result.loss_scale > 0) say(stdout, "loss scale {} at the end\n", result.loss_scale);
-  if (result.skipped > 0) say(stdout, "{} corrupt samples were left out\n", result.skipped);
+  if (result.skipped > 0)
+    say(stdout, "{} corrupt samples were {}\n", result.skipped,
+        trainer.loader().options().on_error == data::OnError::replace ? "replaced by others"
+                                                                      : "left out");
   if (result.checkpoint_failures > 0)
     say(stdout, "{} checkpoints could not be written, {} were\n", result.checkpoint_failures,
         result.checkpoints);
@@ -213,6 +230,7 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
                     {"decisions", trainer.loader().decisions()}};
   json["input"] = {{"augment_on", result.augmented_on_device ? "device" : "host"},
                    {"data_on_device", result.resident_bytes > 0},
+                   {"on_corrupt", on_corrupt(trainer)},
                    {"resident_bytes", result.resident_bytes}};
   json["skipped"] = result.skipped;
   json["resumed_from"] =

@@ -84,6 +84,7 @@ TEST_F(DataCommand, RandomPartsOfDamagedPicturesAreSkippedAndCounted) {
   EXPECT_NE(ran.out.find("loader: "), std::string::npos) << ran.out;
   const auto result = nlohmann::json::parse(slurp(json));
   EXPECT_EQ(result["skipped"], 1);
+  EXPECT_EQ(result["input"]["on_corrupt"], "skip");
   EXPECT_EQ(result["loader"]["workers"], result["workers"]);
   EXPECT_GE(result["loader"]["slots"], 1);
   EXPECT_FALSE(result["loader"]["decisions"].empty());
@@ -91,6 +92,19 @@ TEST_F(DataCommand, RandomPartsOfDamagedPicturesAreSkippedAndCounted) {
   ASSERT_EQ(workers["each"].size(), result["workers"]);
   EXPECT_GT(workers["sum"]["decode"], 0);
   EXPECT_NE(ran.out.find("beside it 1 worker: "), std::string::npos) << ran.out;
+}
+
+TEST_F(DataCommand, ReplacedPicturesAreNotSaidToBeLeftOut) {
+  dt::write_bytes(pictures + "/train/a/bad.jpg", {1, 2, 3});
+  const std::string json = folder / "r.json";
+  const Ran ran = run_brim({"train", recipe("size = 32\non_corrupt = \"skip\""), "--data", pictures,
+                            "--virtual-ranks", "2", "--json", json});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("1 corrupt samples were replaced by others"), std::string::npos)
+      << ran.out;
+  const auto result = nlohmann::json::parse(slurp(json));
+  EXPECT_EQ(result["skipped"], 1);
+  EXPECT_EQ(result["input"]["on_corrupt"], "replace");
 }
 
 TEST_F(DataCommand, ConvertCopiesCifar) {

@@ -163,7 +163,7 @@ struct TrainResult {
   double us_per_step = 0;  ///< median time from the start of a step to the start of the next
   double final_loss = 0;   ///< mean over the last report's steps
   double loss_scale = 0;   ///< at the end, in fp16; else 0
-  int64_t skipped = 0;     ///< corrupt samples left out, those before a resume included
+  int64_t skipped = 0;     ///< corrupt samples left out or replaced, those before a resume included
   int64_t checkpoints = 0, checkpoint_failures = 0;  ///< written by this run; not written
   int64_t heat_pauses = 0;                           ///< by TrainOptions::heat, of any rank
   double heat_seconds = 0;                           ///< in these
