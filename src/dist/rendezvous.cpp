@@ -15,14 +15,14 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/printable.h"
-#include "dist/waiting_room.h"
+#include "dist/rendezvous_host.h"
 
 namespace brim::dist {
 namespace {
 
-constexpr double kHelloSeconds = 5;   // that a connection has to say who it is
-constexpr double kKnockSeconds = 5;   // that a listener has to answer
-constexpr size_t kMaxVisitors = 256;  // that have not said who they are
+constexpr double kHelloSeconds = 5;    // that a connection has to say who it is
+constexpr double kConnectSeconds = 5;  // that a listener has to answer
+constexpr size_t kMaxPending = 256;    // that have not said who they are
 constexpr const char* kAllHadMet = ", since all had met";
 
 template <size_t N>
@@ -48,22 +48,22 @@ void answer(Socket& socket, const Fault& fault) {
 }
 
 /// Connections that have not said who they are.
-struct Visitor {
+struct PendingConnection {
   Socket socket;
   double until;
   Hello hello;
   size_t got = 0;
 };
 
-/// Reads on. Returns whether the visitor is done with: `hello` is whole, or the connection is
+/// Reads on. Returns whether the connection is done with: `hello` is whole, or the connection is
 /// closed.
-bool read_hello(Visitor& visitor) {
+bool read_hello(PendingConnection& connection) {
   std::string why;
-  char* const to = reinterpret_cast<char*>(&visitor.hello) + visitor.got;
-  const ptrdiff_t got = receive_some(visitor.socket, to, sizeof(Hello) - visitor.got, why);
-  if (got < 0) visitor.socket.close();
-  visitor.got += static_cast<size_t>(std::max<ptrdiff_t>(got, 0));
-  return got < 0 || visitor.got == sizeof(Hello);
+  char* const to = reinterpret_cast<char*>(&connection.hello) + connection.got;
+  const ptrdiff_t got = receive_some(connection.socket, to, sizeof(Hello) - connection.got, why);
+  if (got < 0) connection.socket.close();
+  connection.got += static_cast<size_t>(std::max<ptrdiff_t>(got, 0));
+  return got < 0 || connection.got == sizeof(Hello);
 }
 
 std::string names(const std::set<int>& ranks) {
@@ -148,7 +148,7 @@ Fault fault_of(const Hello& hello, const Expected& expected) {
 }
 
 std::vector<std::vector<Arrival>> accept_ranks(const Socket& listener, const Expected& expected,
-                                               WaitingRoom* room) {
+                                               RendezvousHost* host) {
   const auto meshes = static_cast<size_t>(expected.meshes);
   const double deadline = expected.begin + expected.timeout;
   std::vector<std::vector<Arrival>> arrivals(meshes);
@@ -158,65 +158,66 @@ std::vector<std::vector<Arrival>> accept_ranks(const Socket& listener, const Exp
     for (int r = expected.first; r < expected.size; ++r)
       if (r != expected.rank) missing.insert(r);
   }
-  std::list<Visitor> visitors;
+  std::list<PendingConnection> pending;
   std::string last_fault;
   while (true) {
     double now = steady_seconds();
     try {
-      const bool are_all_connected = !room || room->look_after(arrivals[0], now);
+      const bool are_all_connected = !host || host->check_ranks(arrivals[0], now);
       if (missing.empty() && are_all_connected) return arrivals;
       if (!missing.empty() && now >= deadline)
         raise_missing({missing.begin(), missing.end()}, listener, expected, last_fault);
     } catch (const DistError& e) {
-      if (room) room->give_up(arrivals[0], e.what());
+      if (host) host->send_failure(arrivals[0], e.what());
       throw;
     }
     std::vector<pollfd> entries = {{listener.fd(), POLLIN, 0}};
-    for (const Visitor& v : visitors) entries.push_back({v.socket.fd(), POLLIN, 0});
+    for (const PendingConnection& v : pending) entries.push_back({v.socket.fd(), POLLIN, 0});
     const double wait = std::clamp(deadline - now, 0.01, 0.2);
     (void)poll(entries.data(), entries.size(), static_cast<int>(wait * 1e3) + 1);
     now = steady_seconds();
     while (true) {
       Socket socket = accept_from(listener);
       if (!socket.is_open()) break;
-      visitors.push_back({std::move(socket), now + kHelloSeconds, {}, 0});
-      if (visitors.size() > kMaxVisitors) visitors.pop_front();  // who has been silent longest
+      pending.push_back({std::move(socket), now + kHelloSeconds, {}, 0});
+      if (pending.size() > kMaxPending) pending.pop_front();  // who has been silent longest
     }
-    for (auto v = visitors.begin(); v != visitors.end();) {
+    for (auto v = pending.begin(); v != pending.end();) {
       const bool done = read_hello(*v);
       if (done && v->socket.is_open()) {
         Fault fault = fault_of(v->hello, expected);
-        Arrival* place = nullptr;
+        Arrival* arrival = nullptr;
         if (fault.text.empty()) {
-          place = &arrivals[v->hello.mesh - expected.mesh][static_cast<size_t>(v->hello.rank)];
+          arrival = &arrivals[v->hello.mesh - expected.mesh][static_cast<size_t>(v->hello.rank)];
           // One that did not wait for its answer comes again.
-          if (place->socket.is_open() && !is_closed(place->socket))
+          if (arrival->socket.is_open() && !is_closed(arrival->socket))
             fault.text = fmt::format("rank {} is there already, from {}", v->hello.rank,
-                                     other_end(place->socket).host);
+                                     other_end(arrival->socket).host);
         }
         answer(v->socket, fault);
         if (fault.text.empty()) {
-          if (!place->socket.is_open()) missing.erase(missing.find(v->hello.rank));
-          *place = {std::move(v->socket), v->hello};
+          if (!arrival->socket.is_open()) missing.erase(missing.find(v->hello.rank));
+          *arrival = {std::move(v->socket), v->hello};
         } else {
           last_fault = fault.text;
         }
       }
-      v = done || now > v->until ? visitors.erase(v) : std::next(v);
+      v = done || now > v->until ? pending.erase(v) : std::next(v);
     }
   }
 }
 
-Welcome introduce(const Socket& socket, const Hello& hello, double deadline, std::string& why) {
+HandshakeResult handshake(const Socket& socket, const Hello& hello, double deadline,
+                          std::string& why) {
   Answer message;
   if (!send_all(socket, &hello, sizeof(hello), deadline, why) ||
       !receive_all(socket, &message, sizeof(message), deadline, why))
-    return Welcome::no_answer;
+    return HandshakeResult::no_answer;
   why = text_of(message);
-  if (message.verdict == Answer::Verdict::other_run) return Welcome::other_run;
+  if (message.verdict == Answer::Verdict::other_run) return HandshakeResult::other_run;
   BRIM_CHECK(message.verdict == Answer::Verdict::accepted, DistError,
              "[dist] rank {} was turned away at {}: {}", hello.rank, other_end(socket).str(), why);
-  return Welcome::accepted;
+  return HandshakeResult::accepted;
 }
 
 namespace {
@@ -233,21 +234,21 @@ std::vector<Endpoint> host_table(const TcpOptions& options, const std::string& h
       "Choose another MASTER_PORT",
       host, fmt::join(options.ports, ", "));
   mesh = listen_on({host, 0});
-  WaitingRoom room(own_end(listener), options.group.heartbeat_timeout);
+  RendezvousHost rank_zero(own_end(listener), options.group.heartbeat_timeout);
   std::vector<Arrival> arrivals = std::move(accept_ranks(listener,
                                                          {.rank = 0,
                                                           .size = options.size,
                                                           .token = options.token,
                                                           .begin = deadline - options.join_timeout,
                                                           .timeout = options.join_timeout},
-                                                         &room)[0]);
+                                                         &rank_zero)[0]);
   std::vector<Endpoint> endpoints = {own_end(mesh)};
   for (size_t r = 1; r < arrivals.size(); ++r)
     endpoints.push_back(
         {other_end(arrivals[r].socket).host, static_cast<uint16_t>(arrivals[r].hello.port)});
   std::vector<EndpointRow> table;
   for (const Endpoint& endpoint : endpoints) table.push_back(EndpointRow::of(endpoint));
-  room.hand_out(arrivals, table);
+  rank_zero.send_table(arrivals, table);
   return endpoints;
 }
 
@@ -259,16 +260,16 @@ std::vector<Endpoint> fetch_table(const TcpOptions& options, const std::string& 
   while (steady_seconds() < deadline) {
     for (const uint16_t port : options.ports) {
       last = {host, port};
-      const double seconds = std::min(kKnockSeconds, deadline - steady_seconds());
+      const double seconds = std::min(kConnectSeconds, deadline - steady_seconds());
       if (seconds <= 0) break;
       const Socket socket = connect_to(last, seconds, why);
       if (!socket.is_open()) continue;
       mesh = listen_on({own_end(socket).host, 0});  // on the interface that leads there
       const Hello hello =
           make_hello(options.rank, options.size, own_end(mesh).port, 0, options.token);
-      const Welcome welcome = introduce(socket, hello, steady_seconds() + seconds, why);
-      if (welcome == Welcome::other_run) turned_away = why;
-      if (welcome != Welcome::accepted) continue;
+      const HandshakeResult result = handshake(socket, hello, steady_seconds() + seconds, why);
+      if (result == HandshakeResult::other_run) turned_away = why;
+      if (result != HandshakeResult::accepted) continue;
       std::vector<EndpointRow> table(static_cast<size_t>(options.size));
       wait_for_table(socket, options.rank, options.group.heartbeat_timeout, table);
       std::vector<Endpoint> endpoints;
@@ -309,7 +310,7 @@ std::vector<std::vector<Socket>> connect_meshes(int rank, const std::vector<Endp
       std::string why;
       socket = connect_to(at, std::max(deadline - steady_seconds(), 0.1), why);
       const bool accepted =
-          socket.is_open() && introduce(socket, hello, deadline, why) == Welcome::accepted;
+          socket.is_open() && handshake(socket, hello, deadline, why) == HandshakeResult::accepted;
       if (!accepted && steady_seconds() >= deadline)
         raise_silent({peer}, rank, own_end(listener), timeout, kAllHadMet);
       BRIM_CHECK(accepted, DistError, "[dist] rank {} cannot reach rank {} at {}: {}", rank, peer,

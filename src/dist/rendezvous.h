@@ -76,12 +76,12 @@ struct Arrival {
   Socket socket;
   Hello hello;
 };
-class WaitingRoom;
+class RendezvousHost;
 /// Accepts until all are there that are expected; element [m][r] is rank r's in the m-th mesh.
-/// Strangers are answered and closed. `room`: for those of the first mesh that are there already.
+/// Strangers are answered and closed. `host`: for those of the first mesh that are there already.
 /// Throws DistError at the timeout, naming who did not come.
 std::vector<std::vector<Arrival>> accept_ranks(const Socket& listener, const Expected& expected,
-                                               WaitingRoom* room = nullptr);
+                                               RendezvousHost* host = nullptr);
 
 /// Sends an answer with what fits of `text`, whole by the deadline (0: at once), or ends the
 /// connection: what came behind a part of an answer could not be read. Returns whether it was sent;
@@ -95,15 +95,16 @@ std::string text_of(const Answer& answer);
 [[noreturn]] void raise_silent(const std::set<int>& ranks, int rank, const Endpoint& at,
                                double seconds, const std::string& when);
 
-/// What comes of saying hello.
-enum class Welcome : uint8_t {
+/// What comes of a handshake.
+enum class HandshakeResult : uint8_t {
   accepted,
   no_answer,
   other_run,  ///< which may have come to a port first
 };
 /// Says hello over a connection. `why`, where it is not accepted; throws DistError where a rank of
 /// the same run refuses.
-Welcome introduce(const Socket& socket, const Hello& hello, double deadline, std::string& why);
+HandshakeResult handshake(const Socket& socket, const Hello& hello, double deadline,
+                          std::string& why);
 
 /// Where each rank listens, by rank. `listener` (of this rank's mesh) is made here.
 std::vector<Endpoint> join(const TcpOptions& options, Socket& listener);

@@ -73,12 +73,12 @@ std::string Watch::fault_soon() {
 void Watch::fail(const std::string& why) noexcept {
   const std::lock_guard lock(mutex_);
   if (std::exchange(failed_, true)) return;
-  tell(Kind::failed, why);
+  send_to_all(Kind::failed, why);
 }
 
 void Watch::take_leave() noexcept {
   const std::lock_guard lock(mutex_);
-  if (!failed_) tell(Kind::leaves, "");
+  if (!failed_) send_to_all(Kind::leaves, "");
 }
 
 bool Watch::have_all_left() {
@@ -106,7 +106,7 @@ void Watch::note(const std::string& fault) {
   if (fault_.empty()) fault_ = fault;
 }
 
-void Watch::tell(Kind kind, const std::string& text) noexcept {
+void Watch::send_to_all(Kind kind, const std::string& text) noexcept {
   Message message;
   message.kind = kind;
   message.inside = inside_ > 0;
@@ -174,7 +174,7 @@ void Watch::loop() {
       }
       if (now - beat >= kHeartbeat && !failed_) {
         beat = now;
-        tell(Kind::beat, "");
+        send_to_all(Kind::beat, "");
       }
     }
     (void)poll(entries.data(), entries.size(), static_cast<int>(kHeartbeat / 2 * 1e3));

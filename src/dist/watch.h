@@ -67,7 +67,7 @@ class Watch {
   void loop();
   /// Takes in what has come from a peer.
   void listen(size_t rank, double now);
-  void tell(Kind kind, const std::string& text) noexcept;
+  void send_to_all(Kind kind, const std::string& text) noexcept;
   void note(const std::string& fault);
 
   const double heartbeat_timeout_;

@@ -9,8 +9,8 @@
 #include <random>
 
 #include "core/clock.h"
+#include "dist/rendezvous_host.h"
 #include "dist/run_ranks.h"
-#include "dist/waiting_room.h"
 
 namespace brim::dist {
 namespace {
@@ -141,7 +141,7 @@ Socket accepted_as(int rank, int size, uint16_t port) {
   Socket socket;
   while (!socket.is_open()) socket = connect_to({"127.0.0.1", port}, 1, why);
   const Hello hello = make_hello(rank, size, 80, 0, "secret");
-  EXPECT_EQ(introduce(socket, hello, steady_seconds() + 10, why), Welcome::accepted) << why;
+  EXPECT_EQ(handshake(socket, hello, steady_seconds() + 10, why), HandshakeResult::accepted) << why;
   return socket;
 }
 
@@ -215,10 +215,10 @@ TEST(Rendezvous, RanksThatDoNotTakeTheTableAreNamedToTheOthers) {
     ranks[r] = Socket(ends[1]);
   }
   ranks[2].close();
-  const WaitingRoom room({"127.0.0.1", 29500}, 10);
+  const RendezvousHost rank_zero({"127.0.0.1", 29500}, 10);
   const std::string says = "rank 2 came to rank 0 at 127.0.0.1:29500 and did not take";
   try {
-    room.hand_out(arrivals, std::vector<EndpointRow>(4));
+    rank_zero.send_table(arrivals, std::vector<EndpointRow>(4));
     ADD_FAILURE() << "rank 2 is not named";
   } catch (const DistError& e) {
     EXPECT_TRUE(has(e.what(), says)) << e.what();

@@ -1,4 +1,4 @@
-#include "dist/waiting_room.h"
+#include "dist/rendezvous_host.h"
 
 #include <poll.h>
 
@@ -12,22 +12,22 @@
 namespace brim::dist {
 namespace {
 
-constexpr double kReturns = 2;  // seconds that one has to come again whose connection ended
-constexpr double kTakes = 0.5;  // seconds that a rank may take to read the table
+constexpr double kReconnectSeconds = 2;  // for a rank whose connection has ended
+constexpr double kReadSeconds = 0.5;     // for a rank to read the table
 constexpr const char* kBeforeAllMet = ", before all had met";
 
 }  // namespace
 
-bool WaitingRoom::look_after(std::vector<Arrival>& arrivals, double now) {
-  guests_.resize(arrivals.size());
-  const bool slept = now - before_ > kAsleep;  // this process itself was stopped
-  const bool is_time = now - beat_ >= kHeartbeat;
-  before_ = now;
-  if (is_time) beat_ = now;
+bool RendezvousHost::check_ranks(std::vector<Arrival>& arrivals, double now) {
+  ranks_.resize(arrivals.size());
+  const bool slept = now - last_check_ > kAsleep;  // this process itself was stopped
+  const bool is_time = now - last_beat_ >= kHeartbeat;
+  last_check_ = now;
+  if (is_time) last_beat_ = now;
   bool are_all_connected = true;
   for (size_t r = 0; r < arrivals.size(); ++r) {
     Socket& socket = arrivals[r].socket;
-    Guest& guest = guests_[r];
+    RankState& rank = ranks_[r];
     if (!socket.is_open()) continue;
     char beats[64];
     std::string why;
@@ -35,37 +35,37 @@ bool WaitingRoom::look_after(std::vector<Arrival>& arrivals, double now) {
     bool is_heard = false;
     while ((got = receive_some(socket, beats, sizeof(beats), why)) > 0) is_heard = true;
     if (got < 0) {  // it may have missed the answer, and comes again
-      if (guest.left == 0) guest.why = why;
-      if (guest.left == 0 || slept) guest.left = now;
-      BRIM_CHECK(now - guest.left < kReturns, DistError,
+      if (rank.ended == 0) rank.why_ended = why;
+      if (rank.ended == 0 || slept) rank.ended = now;
+      BRIM_CHECK(now - rank.ended < kReconnectSeconds, DistError,
                  "[dist] rank {} came to rank 0 at {} and has ended without a word ({}){}: it was "
                  "killed, or crashed",
-                 r, at_.str(), guest.why, kBeforeAllMet);
+                 r, at_.str(), rank.why_ended, kBeforeAllMet);
       are_all_connected = false;
       continue;
     }
-    if (is_heard || slept || guest.heard == 0 || guest.left > 0) guest.heard = now;
-    guest.left = 0;
-    if (now - guest.heard >= timeout_)
-      raise_silent({static_cast<int>(r)}, 0, at_, now - guest.heard, kBeforeAllMet);
+    if (is_heard || slept || rank.heard == 0 || rank.ended > 0) rank.heard = now;
+    rank.ended = 0;
+    if (now - rank.heard >= timeout_)
+      raise_silent({static_cast<int>(r)}, 0, at_, now - rank.heard, kBeforeAllMet);
     if (is_time && !send_answer(socket, Answer::Verdict::waiting, "", 0, why)) {
-      guest.left = now;
-      guest.why = why;
+      rank.ended = now;
+      rank.why_ended = why;
       are_all_connected = false;
     }
   }
   return are_all_connected;
 }
 
-void WaitingRoom::give_up(std::span<Arrival> arrivals, const std::string& why) {
+void RendezvousHost::send_failure(std::span<Arrival> arrivals, const std::string& why) {
   std::string ignored;  // who has ended needs no reason
   for (Arrival& arrival : arrivals)
     if (arrival.socket.is_open())
       (void)send_answer(arrival.socket, Answer::Verdict::failed, why, 0, ignored);
 }
 
-void WaitingRoom::hand_out(std::vector<Arrival>& arrivals,
-                           std::span<const EndpointRow> table) const {
+void RendezvousHost::send_table(std::vector<Arrival>& arrivals,
+                                std::span<const EndpointRow> table) const {
   const double deadline = steady_seconds() + timeout_;
   for (size_t r = 0; r < arrivals.size(); ++r) {
     Socket& socket = arrivals[r].socket;
@@ -78,11 +78,11 @@ void WaitingRoom::hand_out(std::vector<Arrival>& arrivals,
         "[dist] rank {} came to rank 0 at {} and did not take the addresses of all ({}): it has "
         "stopped, was killed, or crashed",
         r, at_.str(), why);
-    give_up(std::span(arrivals).subspan(r + 1), text);
+    send_failure(std::span(arrivals).subspan(r + 1), text);
     throw DistError(text);
   }
   // A connection that is closed with beats in it takes the table along.
-  const double until = steady_seconds() + kTakes;
+  const double until = steady_seconds() + kReadSeconds;
   for (const Arrival& arrival : arrivals) {
     char beats[64];
     std::string why;
