@@ -6,12 +6,15 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "dist/socket.h"
 
 namespace brim::dist {
 
@@ -35,13 +38,19 @@ inline std::vector<std::string> failures_of(int count, const std::function<void(
   return failures;
 }
 
-/// Ports that other tests do not use at the same time.
+/// Four ports that are free, and that other tests do not use at the same time.
 inline std::vector<uint16_t> test_ports() {
   static std::atomic<int> next{getpid() * 64 % 30000};
-  std::vector<uint16_t> ports;
-  const int first = next.fetch_add(4);
-  for (int i = 0; i < 4; ++i) ports.push_back(static_cast<uint16_t>(2000 + (first + i) % 30000));
-  return ports;
+  while (true) {
+    std::vector<uint16_t> ports;
+    std::vector<Socket> listeners;  // a second run of the tests, or a service, may have some
+    const int first = next.fetch_add(4);
+    for (int i = 0; i < 4; ++i) {
+      ports.push_back(static_cast<uint16_t>(2000 + (first + i) % 30000));
+      listeners.push_back(listen_on({"127.0.0.1", ports.back()}));
+    }
+    if (std::ranges::all_of(listeners, &Socket::is_open)) return ports;
+  }
 }
 
 inline std::vector<GroupPtr> tcp_groups(int size, const GroupOptions& options = {}) {
