@@ -420,6 +420,47 @@ TEST(Loader, ReplacePutsTheNextSampleInPlaceOfABrokenOne) {
   EXPECT_THROW(run(Loader(broken, {}, {.batch = 1, .on_error = OnError::replace}), 0), FileError);
 }
 
+/// Every other sample: the others are held out.
+class EvenSamples final : public Sampler {
+ public:
+  explicit EvenSamples(int64_t size) : size_(size) {}
+  int64_t size() const override { return size_; }
+  int64_t sample(int64_t epoch, int64_t position) const override {
+    return 2 * ((position + epoch) % size_);
+  }
+
+ private:
+  int64_t size_;
+};
+
+TEST(Loader, ReplaceTakesWhatTheSamplerDraws) {
+  const auto source = std::make_shared<FakeSource>(12, std::set<int64_t>{4, 6, 10});
+  const std::vector<int64_t> expected = {2, 8, 8, 8, 0, 0};  // of 2, 4, 6, 8, 10, 0
+  for (const int workers : {0, 2}) {
+    LoaderOptions options{.batch = 4,
+                          .workers = workers,
+                          .on_error = OnError::replace,
+                          .sampler = std::make_shared<EvenSamples>(6)};
+    EXPECT_EQ(run(Loader(source, {}, options), 1).samples, expected);
+    std::vector<int64_t> of_ranks(6);
+    options.batch = 2, options.world_size = 2;
+    for (options.rank = 0; options.rank < 2; ++options.rank) {
+      const Loader part(source, {}, options);
+      for (Batch& b : part.epoch(1)) {
+        const size_t n = b.samples.size(), first = static_cast<size_t>(4 * b.index);
+        for (size_t i = 0; i < n; ++i)
+          of_ranks[first + static_cast<size_t>(options.rank) * n + i] = b.samples[i];
+      }
+    }
+    EXPECT_EQ(of_ranks, expected);
+  }
+  const auto broken = std::make_shared<FakeSource>(5, std::set<int64_t>{0, 2, 4});
+  const Loader none(
+      broken, {},
+      {.batch = 3, .on_error = OnError::replace, .sampler = std::make_shared<EvenSamples>(3)});
+  EXPECT_THROW(run(none, 0), FileError);
+}
+
 TEST(Loader, AnotherSizeIsNamed) {
   const auto source = std::make_shared<FakeSource>(12);
   source->odd_one = 9;

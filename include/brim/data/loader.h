@@ -28,8 +28,9 @@ namespace brim::data {
 enum class OnError : uint8_t {
   raise,  ///< the loop gets its error, with the sample's name
   skip,   ///< it is left out of its batch (which gets smaller) and counted
-  /// The next one of the data set that can be read stands in for it, and it is counted: batches
-  /// keep their size, as ranks need it. Not for iterable data.
+  /// The next one of the data set that can be read stands in for it, with a sampler the next one
+  /// that it draws (of up to 1000), and it is counted: batches keep their size, as ranks need it.
+  /// Where there is none, the loop gets a FileError. Not for iterable data.
   replace,
 };
 

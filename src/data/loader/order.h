@@ -26,6 +26,14 @@ class Order {
   }
   /// The samples at positions `first` and behind, as many as `samples` has.
   void list(int64_t first, std::span<int64_t> samples) const;
+  /// How many samples there are to draw from: the sampler's, or all.
+  int64_t line_size() const { return permutation_.size(); }
+  /// The sample `ahead` behind `sample`, which lies at `position`: in the data set, or where a
+  /// sampler draws them, in what it draws.
+  int64_t behind(int64_t position, int64_t sample, int64_t ahead) const {
+    if (!sampler_) return (sample + ahead) % samples_;
+    return drawn((global_of(position) + ahead) % line_size());
+  }
 
  private:
   /// Where a position of this rank is on the line.

@@ -9,6 +9,7 @@
 #include "core/start_thread.h"
 #include "data/dataset/get_sample.h"
 #include "data/loader/loop_watch.h"
+#include "data/loader/stand_in.h"
 #include "diag/span.h"
 
 namespace brim::data {
@@ -131,8 +132,6 @@ void Epoch::Pipeline::give_back() {
   free_.push_back(&slot);
 }
 
-constexpr int64_t kMaxStandIns = 1000;  // that are tried in place of one
-
 bool Epoch::Pipeline::read_sample(int64_t sample, uint64_t key, Sample& to, Slot& slot,
                                   const SampleRows* rows, int64_t row) {
   slot.reading.store(sample, std::memory_order_relaxed);
@@ -150,20 +149,7 @@ bool Epoch::Pipeline::read_sample(int64_t sample, uint64_t key, Sample& to, Slot
   return false;
 }
 
-int64_t Epoch::Pipeline::read_stand_in(int64_t sample, uint64_t key, Sample& to, Slot& slot,
-                                       const SampleRows* rows, int64_t row) {
-  const int64_t size = state_->data->size(), tries = std::min(size - 1, kMaxStandIns);
-  for (int64_t i = 1; i <= tries; ++i) {
-    const int64_t next = (sample + i) % size;
-    if (read_sample(next, key, to, slot, rows, row)) return next;
-  }
-  raise<FileError>(
-      "[loader] {} cannot be read, and none of the {} samples behind it can stand in "
-      "for it; give other data, or set OnError::raise to see what is wrong",
-      state_->data->describe(sample), tries);
-}
-
-void Epoch::Pipeline::read_samples(Slot& slot, Scratch& scratch) {
+void Epoch::Pipeline::read_samples(int64_t number, Slot& slot, Scratch& scratch) {
   std::vector<int64_t>& samples = slot.batch.samples;
   const bool stacks = !state_->options.collate;
   if (!stacks && scratch.samples.size() < samples.size()) scratch.samples.resize(samples.size());
@@ -181,7 +167,13 @@ void Epoch::Pipeline::read_samples(Slot& slot, Scratch& scratch) {
       samples[made++] = sample;
     } else {
       ++slot.skipped;
-      if (replaces) samples[made++] = read_stand_in(sample, key, to, slot, rows, row);
+      if (replaces) {
+        const Order order(*state_->data, state_->options, state_->order->samples(), epoch_);
+        const int64_t position = number * state_->options.batch + static_cast<int64_t>(i);
+        samples[made++] = find_stand_in(*state_->data, order, position, sample, [&](int64_t next) {
+          return read_sample(next, key, to, slot, rows, row);
+        });
+      }
     }
     scratch.reading += std::exchange(SampleAccess::reading(to), 0);
     scratch.decoding += std::exchange(SampleAccess::decoding(to), 0);
@@ -213,7 +205,7 @@ void Epoch::Pipeline::fill(int64_t number, Slot& slot, Scratch& scratch) noexcep
       slot.ends = slot.made.ends;
     } else {
       state_->order->list(epoch_, number, slot.batch.samples);
-      read_samples(slot, scratch);
+      read_samples(number, slot, scratch);
     }
     // Where brim does not know how long reading took, making the batch was that.
     if (!state_->pictures) {

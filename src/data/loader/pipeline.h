@@ -70,15 +70,12 @@ class Epoch::Pipeline {
   Batch* next_from_workers();
   /// Makes batch `number` in `slot`; keeps what was thrown in the slot.
   void fill(int64_t number, Slot& slot, Scratch& scratch) noexcept;
-  /// Reads the samples that slot.batch lists, and leaves out of the list what is skipped, or puts
-  /// there what stands in for it.
-  void read_samples(Slot& slot, Scratch& scratch);
+  /// Reads the samples that slot.batch, the epoch's batch `number`, lists, and leaves out of the
+  /// list what is skipped, or puts there what stands in for it.
+  void read_samples(int64_t number, Slot& slot, Scratch& scratch);
   /// Whether the sample was read; if not, it is to be skipped. `key`: of what augments it.
   bool read_sample(int64_t sample, uint64_t key, Sample& to, Slot& slot, const SampleRows* rows,
                    int64_t row);
-  /// Reads the next sample behind one that cannot be read. Returns which it is.
-  int64_t read_stand_in(int64_t sample, uint64_t key, Sample& to, Slot& slot,
-                        const SampleRows* rows, int64_t row);
   /// Waits for the first in line; says so if that takes long.
   void await_first(Lock& lock);
   /// Drops the views of a slot's memory.
