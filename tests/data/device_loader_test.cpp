@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -279,6 +280,63 @@ TEST_P(DeviceLoaderTest, BrokenPicturesAreLeftOutOrReplacedEverywhere) {
       }
       EXPECT_THROW(DeviceLoader(raising, device, {.resident = true}), FileError);
     }
+  }
+}
+
+/// Every other picture, from the epoch's on.
+class EvenPictures final : public Sampler {
+ public:
+  int64_t size() const override { return 12; }
+  int64_t sample(int64_t epoch, int64_t position) const override {
+    return (2 * position + 4 * epoch) % 24;
+  }
+};
+
+TEST_P(DeviceLoaderTest, WhatTheSamplerDrawsStandsInForBrokenPictures) {
+  const auto broken =
+      std::make_shared<RandomPictures>(24, 9, 11, std::vector<int64_t>{0, 6, 8, 22});
+  const Loader loader(broken, {{HorizontalFlip{}}, {}},
+                      {.batch = 5,
+                       .workers = 1,
+                       .rank = 1,
+                       .world_size = 2,
+                       .on_error = OnError::replace,
+                       .sampler = std::make_shared<EvenPictures>()});
+  for (const Device device : brim::tests::feeding_devices())
+    for (const bool resident : {false, true}) {
+      DeviceLoader feed(loader, device, {.resident = resident});
+      for (const int64_t epoch : {0, 1, 2}) {
+        const std::vector<Seen> batches = all_of(feed.epoch(epoch));
+        EXPECT_EQ(batches, expected(loader, epoch)) << device.str() << resident;
+        for (const Seen& batch : batches)
+          for (const int64_t sample : batch.samples) EXPECT_EQ(sample % 2, 0);
+      }
+    }
+}
+
+TEST_P(DeviceLoaderTest, AThousandPicturesMayStandInForABrokenOne) {
+  for (const int64_t count : {1000, 1001}) {
+    std::vector<int64_t> all(static_cast<size_t>(count));
+    std::iota(all.begin(), all.end(), 0);
+    const auto broken = std::make_shared<RandomPictures>(1002, 2, 2, all);
+    const Loader loader(broken, {},
+                        {.batch = 1, .workers = 0, .shuffle = false, .on_error = OnError::replace});
+    for (const Device device : brim::tests::feeding_devices())
+      for (const bool resident : {false, true}) {
+        DeviceLoader feed(loader, device, {.resident = resident});
+        const auto first = [&] {
+          DeviceEpoch epoch = feed.epoch(0);
+          return epoch.next()->samples[0];
+        };
+        if (count == 1000) {
+          EXPECT_EQ(first(), 1000) << device.str() << resident;
+          continue;
+        }
+        for (int again = 0; again < 2; ++again)
+          EXPECT_NE(brim::tests::message_of<FileError>(first).find("none of the 1000 samples"),
+                    std::string::npos)
+              << device.str() << resident;
+      }
   }
 }
 

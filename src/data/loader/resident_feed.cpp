@@ -11,6 +11,8 @@
 #include "core/check.h"
 #include "core/runtime.h"
 #include "core/start_thread.h"
+#include "data/loader/order.h"
+#include "data/loader/stand_in.h"
 #include "diag/span.h"
 #include "formula/picture.h"
 
@@ -102,7 +104,7 @@ void ResidentFeed::upload(const std::function<bool(double)>& progress) {
   if (found < pictures_of_source_) missing_ = std::move(missing);
 }
 
-void ResidentFeed::leave_out_missing() {
+void ResidentFeed::leave_out_missing(int64_t epoch) {
   const int64_t count = loader_.batches(), samples = loader_.samples();
   const bool replaces = loader_.options().on_error == OnError::replace;
   first_rows_.assign(1, 0);
@@ -115,19 +117,16 @@ void ResidentFeed::leave_out_missing() {
       if (is_missing(row[p].picture)) {
         ++lost;
         if (!replaces) continue;
-        row[p].picture = stand_in_for(row[p].picture);
+        const Order order(loader_.dataset(), loader_.options(), samples, epoch);
+        row[p].picture = static_cast<int32_t>(
+            find_stand_in(loader_.dataset(), order, p, row[p].picture,
+                          [&](int64_t next) { return !is_missing(static_cast<int32_t>(next)); }));
       }
       row[kept++] = row[p];
     }
     first_rows_.push_back(kept);
     lost_before_.push_back(lost);
   }
-}
-
-int32_t ResidentFeed::stand_in_for(int32_t picture) const {
-  while (is_missing(picture))
-    picture = static_cast<int32_t>((int64_t{picture} + 1) % pictures_of_source_);
-  return picture;
 }
 
 void ResidentFeed::count_lost(int64_t count) {
@@ -144,10 +143,12 @@ void ResidentFeed::start(int64_t epoch, int64_t first_batch) {
   if (epoch != epoch_) {
     const auto order_of = [loader = loader_](int64_t e) { return loader.windows(e); };
     const bool made = next_order_.valid() && epoch == epoch_ + 1;
+    epoch_ = -1;  // until all of it is known
     order_ = made ? next_order_.get() : order_of(epoch);
-    epoch_ = epoch;
-    leave_out_missing();
+    next_order_ = {};
+    leave_out_missing(epoch);
     windows_.copy_(order_);
+    epoch_ = epoch;
     if (loader_.options().shuffle)
       next_order_ =
           start_thread([&] { return std::async(std::launch::async, order_of, epoch + 1); });

@@ -41,13 +41,11 @@ class ResidentFeed final : public DeviceFeed {
  private:
   void upload(const std::function<bool(double)>& progress);
   /// Takes what cannot be read out of the order of an epoch, or puts what stands in for it there,
-  /// and notes where batches begin.
-  void leave_out_missing();
+  /// and notes where batches begin. Throws FileError where nothing can stand in.
+  void leave_out_missing(int64_t epoch);
   bool is_missing(int32_t picture) const {
     return !missing_.empty() && missing_[static_cast<size_t>(picture)];
   }
-  /// The next picture that could be read.
-  int32_t stand_in_for(int32_t picture) const;
   /// Counts what `count` batches from the next one on miss.
   void count_lost(int64_t count);
   int64_t first_row(int64_t batch) const { return first_rows_[static_cast<size_t>(batch)]; }
