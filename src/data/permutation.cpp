@@ -77,7 +77,7 @@ HWY_EXPORT(encrypt_all);
 void Permutation::replace(std::span<int64_t> positions) const {
   constexpr size_t kSide = 64;
   std::array<uint32_t, kSide> at;   // of those that are still beyond n
-  std::array<uint64_t, kSide> x{};  // behind them any others
+  std::array<uint64_t, kSide> x{};  // whose last vector may end beyond those that are left
   for (; !positions.empty(); positions = positions.subspan(std::min(kSide, positions.size()))) {
     size_t left = std::min(kSide, positions.size());
     for (size_t i = 0; i < left; ++i) {

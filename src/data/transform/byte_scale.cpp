@@ -89,9 +89,7 @@ ByteScale::ByteScale(float mean, float std) : mean_(mean), std_(std) {
 
 void ByteScale::convert(ScaledRows<uint8_t> all) const {
   if (vectors_ && HWY_DYNAMIC_DISPATCH(convert)(all, mean_, std_)) return;
-  for (; all.rows > 0; --all.rows, all.from += all.from_pitch, all.to += all.to_pitch)
-    for (int i = 0; i < all.count; ++i)
-      all.to[all.flip ? all.count - 1 - i : i] = table_[all.from[i]];
+  convert_rows(all, *this);
 }
 
 void split_rgb(const uint8_t* from, int count, uint8_t* red, uint8_t* green, uint8_t* blue) {

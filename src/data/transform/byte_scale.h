@@ -20,6 +20,14 @@ struct ScaledRows {
   bool flip = false;  ///< the last one of a row comes first
 };
 
+/// Converts number by number.
+template <class T, class Scale>
+void convert_rows(ScaledRows<T> all, const Scale& scale) {
+  for (; all.rows > 0; --all.rows, all.from += all.from_pitch, all.to += all.to_pitch)
+    for (int i = 0; i < all.count; ++i)
+      all.to[all.flip ? all.count - 1 - i : i] = scale(all.from[i]);
+}
+
 /// (x / 255 - mean) / std for the bytes of one channel, each operation rounded as IEEE 754 says.
 class ByteScale {
  public:
@@ -42,11 +50,7 @@ class WordScale {
   WordScale(float mean, float std) : mean_(mean), std_(std) {}
 
   float operator()(uint16_t x) const { return formula::normalized(x, mean_, std_); }
-  void convert(ScaledRows<uint16_t> all) const {
-    for (; all.rows > 0; --all.rows, all.from += all.from_pitch, all.to += all.to_pitch)
-      for (int i = 0; i < all.count; ++i)
-        all.to[all.flip ? all.count - 1 - i : i] = (*this)(all.from[i]);
-  }
+  void convert(ScaledRows<uint16_t> all) const { convert_rows(all, *this); }
 
  private:
   float mean_, std_;
