@@ -15,45 +15,15 @@
 #include <brim/core/sim.h>
 
 #include "backend/launches.h"
-#include "core/pinned_memory.h"
+#include "data/device_batches.h"
 #include "data/pictures.h"
 #include "message_of.h"
 
 namespace brim::data {
 namespace {
 
+using namespace tests;
 using brim::tests::RandomPictures;
-
-struct Seen {
-  int64_t index;
-  Shape shape;
-  std::vector<float> x;
-  std::vector<int64_t> y, samples;
-  bool operator==(const Seen&) const = default;
-};
-
-Seen seen(const Batch& batch) {
-  return {batch.index, batch.x.shape(), batch.x.to_vector<float>(), batch.y.to_vector<int64_t>(),
-          batch.samples};
-}
-
-/// All batches. The numbers are read at the end, as a loop does.
-template <class Batches>
-std::vector<Seen> all_of(Batches&& batches) {
-  std::vector<Batch> kept;
-  for (const Batch& batch : batches)
-    kept.push_back({.x = batch.x.clone(),
-                    .y = batch.y.clone(),
-                    .index = batch.index,
-                    .samples = batch.samples});
-  std::vector<Seen> result;
-  for (const Batch& batch : kept) result.push_back(seen(batch));
-  return result;
-}
-
-std::vector<Seen> expected(const Loader& loader, int64_t epoch, int64_t first = 0) {
-  return all_of(loader.epoch(epoch, first));
-}
 
 /// Transforms whose last part, of every kind, a device does.
 std::vector<Transform> transforms() {
@@ -76,13 +46,8 @@ std::vector<Transform> transforms() {
   };
 }
 
-class DeviceLoaderTest : public ::testing::TestWithParam<const char*> {
+class DeviceLoaderTest : public OnSimProfiles {
  protected:
-  void SetUp() override { set_sim_options({.profile = GetParam(), .check = true}); }
-  void TearDown() override {
-    synchronize(Device::sim(0));
-    set_sim_options({});
-  }
   const std::shared_ptr<Source> pictures_ = std::make_shared<RandomPictures>(23, 9, 11);
 };
 
@@ -258,102 +223,6 @@ TEST_P(DeviceLoaderTest, EachOfSeveralDevicesGetsItsPart) {
   }
 }
 
-TEST_P(DeviceLoaderTest, BrokenPicturesAreLeftOutOrReplacedEverywhere) {
-  const auto broken =
-      std::make_shared<RandomPictures>(23, 9, 11, std::vector<int64_t>{0, 5, 6, 22});
-  const Transform transform{{RandomCrop{.height = 9, .width = 11, .padding = 1}}, {}};
-  LoaderOptions options{.batch = 2, .workers = 1, .seed = 3};
-  const Loader raising(broken, transform, options);
-  for (const OnError on_error : {OnError::skip, OnError::replace}) {
-    options.on_error = on_error;
-    const Loader loader(broken, transform, options);
-    for (const Device device : brim::tests::feeding_devices()) {
-      for (const DeviceLoaderOptions& how :
-           {DeviceLoaderOptions{}, {.augment_on = AugmentOn::device}, {.resident = true}}) {
-        DeviceLoader feed(loader, device, how);
-        for (const Batch& batch : feed.epoch(1))
-          if (batch.index == 4) break;  // what was fetched ahead and is not used does not count
-        const int64_t before = feed.skipped();
-        EXPECT_EQ(all_of(feed.epoch(1)), expected(loader, 1)) << device.str();
-        EXPECT_EQ(feed.skipped() - before, 4) << device.str();
-        EXPECT_EQ(all_of(feed.epoch(2, 5)), expected(loader, 2, 5)) << device.str();
-      }
-      EXPECT_THROW(DeviceLoader(raising, device, {.resident = true}), FileError);
-    }
-  }
-}
-
-/// Every other picture, from the epoch's on.
-class EvenPictures final : public Sampler {
- public:
-  int64_t size() const override { return 12; }
-  int64_t sample(int64_t epoch, int64_t position) const override {
-    return (2 * position + 4 * epoch) % 24;
-  }
-};
-
-TEST_P(DeviceLoaderTest, WhatTheSamplerDrawsStandsInForBrokenPictures) {
-  const auto broken =
-      std::make_shared<RandomPictures>(24, 9, 11, std::vector<int64_t>{0, 6, 8, 22});
-  const Loader loader(broken, {{HorizontalFlip{}}, {}},
-                      {.batch = 5,
-                       .workers = 1,
-                       .rank = 1,
-                       .world_size = 2,
-                       .on_error = OnError::replace,
-                       .sampler = std::make_shared<EvenPictures>()});
-  for (const Device device : brim::tests::feeding_devices())
-    for (const bool resident : {false, true}) {
-      DeviceLoader feed(loader, device, {.resident = resident});
-      for (const int64_t epoch : {0, 1, 2}) {
-        const std::vector<Seen> batches = all_of(feed.epoch(epoch));
-        EXPECT_EQ(batches, expected(loader, epoch)) << device.str() << resident;
-        for (const Seen& batch : batches)
-          for (const int64_t sample : batch.samples) EXPECT_EQ(sample % 2, 0);
-      }
-    }
-}
-
-TEST_P(DeviceLoaderTest, AThousandPicturesMayStandInForABrokenOne) {
-  for (const int64_t count : {1000, 1001}) {
-    std::vector<int64_t> all(static_cast<size_t>(count));
-    std::iota(all.begin(), all.end(), 0);
-    const auto broken = std::make_shared<RandomPictures>(1002, 2, 2, all);
-    const Loader loader(broken, {},
-                        {.batch = 1, .workers = 0, .shuffle = false, .on_error = OnError::replace});
-    for (const Device device : brim::tests::feeding_devices())
-      for (const bool resident : {false, true}) {
-        DeviceLoader feed(loader, device, {.resident = resident});
-        const auto first = [&] {
-          DeviceEpoch epoch = feed.epoch(0);
-          return epoch.next()->samples[0];
-        };
-        if (count == 1000) {
-          EXPECT_EQ(first(), 1000) << device.str() << resident;
-          continue;
-        }
-        for (int again = 0; again < 2; ++again)
-          EXPECT_NE(brim::tests::message_of<FileError>(first).find("none of the 1000 samples"),
-                    std::string::npos)
-              << device.str() << resident;
-      }
-  }
-}
-
-TEST_P(DeviceLoaderTest, NotOneThatCanBeReadIsAnEmptyEpoch) {
-  const auto broken = std::make_shared<RandomPictures>(3, 9, 11, std::vector<int64_t>{0, 1, 2});
-  const Loader loader(broken, {}, {.batch = 2, .workers = 1, .on_error = OnError::skip});
-  for (const Device device : brim::tests::feeding_devices()) {
-    for (const bool resident : {false, true}) {
-      DeviceLoader feed(loader, device, {.resident = resident});
-      EXPECT_EQ(all_of(feed).size(), 0U) << device.str() << resident;
-      EXPECT_EQ(feed.skipped(), 3);
-    }
-    const Loader replacing(broken, {}, {.batch = 2, .workers = 1, .on_error = OnError::replace});
-    EXPECT_THROW(DeviceLoader(replacing, device, {.resident = true}), FileError);
-  }
-}
-
 TEST_P(DeviceLoaderTest, StepsFindTheirBatchesThemselves) {
   for (const Device device : brim::tests::feeding_devices()) {
     const Loader loader(pictures_, {{HorizontalFlip{}}, {}}, {.batch = 4, .workers = 1, .seed = 5});
@@ -460,49 +329,6 @@ TEST(DeviceLoaderOptionsTest, WhatCannotBeSaysWhy) {
   EXPECT_NE(
       brim::tests::message_of<ValueError>([&] { (void)feed.next_in_step(); }).find("resident"),
       std::string::npos);
-}
-
-TEST(DeviceLoaderMemory, IsAskedForBeforeAnythingIsUploaded) {
-  const auto pictures = std::make_shared<RandomPictures>(100, 32, 32);
-  for (const Device device : brim::tests::feeding_devices()) {
-    const Loader loader(pictures, {}, {.batch = 4});
-    Allocator& allocator = Allocator::of(device);
-    allocator.release_cached();
-    allocator.set_limit(allocator.stats().live + 200000);
-    const std::string text = brim::tests::message_of<OutOfMemory>(
-        [&] { const DeviceLoader feed(loader, device, {.resident = true}); });
-    EXPECT_NE(text.find("100 pictures of 3 x 32 x 32 take 309600 bytes on " + device.str()),
-              std::string::npos)
-        << text;
-    EXPECT_NE(text.find("DeviceLoaderOptions::resident"), std::string::npos) << text;
-    allocator.set_limit(0);
-  }
-}
-
-TEST(DeviceLoaderMemory, IsAskedForOnceAndGivenBack) {
-  set_sim_options({.profile = "h200", .check = true});
-  const PinnedMemory& memory = PinnedMemory::of(DeviceKind::sim);
-  const auto live = [] { return Allocator::of(Device::sim(0)).stats().live; };
-  const int64_t before = memory.system_allocations(), held = memory.bytes(), used = live();
-  for (const AugmentOn augment_on : {AugmentOn::host, AugmentOn::device}) {
-    const auto pictures = std::make_shared<RandomPictures>(40, 8, 8);
-    const Loader loader(pictures, {}, {.batch = 4, .workers = 2, .ahead = 3});
-    DeviceLoader feed(loader, Device::sim(0), {.augment_on = augment_on});
-    (void)all_of(feed);
-    const int64_t pinned = memory.system_allocations();
-    const int64_t on_device = Allocator::of(Device::sim(0)).stats().system_allocations;
-    for (int i = 0; i < 5; ++i)
-      for (const Batch& batch : feed) (void)(batch.x * 2.0);
-    EXPECT_GT(memory.bytes(), held);
-    // Slots, of x and y; some may still be read when an epoch ends.
-    EXPECT_LE(memory.system_allocations() - pinned, 2 * (5 + 5));
-    EXPECT_LE(Allocator::of(Device::sim(0)).stats().system_allocations - on_device, 4);
-  }
-  EXPECT_GT(memory.system_allocations(), before);
-  EXPECT_EQ(memory.bytes(), held);
-  synchronize(Device::sim(0));
-  EXPECT_EQ(live(), used);
-  set_sim_options({});
 }
 
 TEST(LoaderPasses, AreItsEpochs) {
