@@ -90,7 +90,9 @@ TEST_F(DataCommand, RandomPartsOfDamagedPicturesAreSkippedAndCounted) {
   EXPECT_FALSE(result["loader"]["decisions"].empty());
   const auto& workers = result["loader"]["worker_seconds"];
   ASSERT_EQ(workers["each"].size(), result["workers"]);
-  EXPECT_GT(workers["sum"]["decode"], 0);
+  // On a busy machine all of so short a run may count as stolen.
+  const auto& sum = workers["sum"];
+  EXPECT_GT(sum["decode"].get<double>() + sum["stolen"].get<double>(), 0);
   EXPECT_NE(ran.out.find("beside it 1 worker: "), std::string::npos) << ran.out;
 }
 

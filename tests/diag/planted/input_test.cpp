@@ -100,7 +100,8 @@ TEST_P(Planted, AnEpochThatIsLeftEarly) {
       epoch.emplace(feed.epoch(0));
       (void)epoch->next();
     });
-    left = timed([&] { epoch.reset(); });  // the worker ends its batch
+    sleep(0.01 * scale());                 // until the worker is amid its next batch
+    left = timed([&] { epoch.reset(); });  // which it ends
     step(x);
   });
   EXPECT_GE(left, 0.04 * scale());
