@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <numeric>
@@ -41,6 +42,40 @@ TEST(Loader, InMemorySourceWithWorkers) {
   // A fresh source: the workers draw its pictures, two of them at a time.
   const auto fresh = Source::open("shapes10", Split::test);
   EXPECT_EQ(run_loader(Loader(fresh, transform, {.batch = 64, .workers = 3}), 0), expected);
+}
+
+// Numbers in memory. A worker that reads every eighth one waits until the loop has read one, or for
+// a while.
+struct HeldNumbers final : Dataset {
+  const std::thread::id loop = std::this_thread::get_id();
+  mutable std::atomic<int> by_loop = 0;
+  int64_t size() const override { return 400; }
+  bool in_memory() const override { return true; }
+  void get(int64_t i, Sample& out) const override {
+    using namespace std::chrono_literals;
+    out.set("x", i);
+    if (std::this_thread::get_id() == loop) {
+      ++by_loop;
+    } else if (i % 8 == 7) {
+      const auto until = std::chrono::steady_clock::now() + 50ms;
+      while (by_loop == 0 && std::chrono::steady_clock::now() < until)
+        std::this_thread::sleep_for(100us);
+    }
+  }
+};
+
+TEST(Loader, ALoopThatWaitsMakesSmallBatchesOfSamplesInMemory) {
+  const auto numbers = std::make_shared<HeldNumbers>();
+  std::vector<int64_t> seen;
+  const Loader loader(numbers, {.batch = 1, .workers = 1, .shuffle = false});
+  for (const Batch& batch : loader.epoch(0)) {
+    EXPECT_EQ(batch.x.to_vector<int64_t>(), batch.samples);
+    seen.push_back(batch.samples.at(0));
+  }
+  EXPECT_GT(numbers->by_loop, 0);
+  std::vector<int64_t> expected(400);
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(seen, expected);
 }
 
 TEST(Loader, AugmentationBelongsToTheSample) {

@@ -56,7 +56,8 @@ class Dataset {
   /// batch.
   virtual void check() const {}
 
-  /// True where getting a sample costs next to nothing: one worker is enough, then.
+  /// True where getting a sample costs next to nothing and waits for nothing: one worker is enough,
+  /// then, and a loop that would have to wait for a small batch makes it itself.
   virtual bool in_memory() const { return false; }
 };
 

@@ -97,6 +97,7 @@ void Epoch::Pipeline::fill(int64_t number, Slot& slot, Scratch& scratch) noexcep
   } catch (...) {
     slot.error = std::current_exception();
   }
+  scratch.all = diag::ticks() - begin;
 }
 
 }  // namespace brim::data

@@ -140,6 +140,37 @@ void Epoch::Pipeline::wake() {
   can_work_.notify_all();
 }
 
+std::pair<int64_t, Epoch::Pipeline::Slot*> Epoch::Pipeline::claim() {
+  // In the cache is the slot given back last; copies are done of the one given back first.
+  const bool oldest = state_->pinned();
+  Slot* const slot = oldest ? free_.front() : free_.back();
+  oldest ? free_.pop_front() : free_.pop_back();
+  line_.push_back(slot);
+  return {next_++, slot};
+}
+
+void Epoch::Pipeline::finish(Slot& slot, const Scratch& scratch) {
+  slot.ready = true;
+  state_->ready.fetch_add(1, std::memory_order_relaxed);
+  if (slot.ends) next_ = last_;
+  making_ = scratch.all;
+}
+
+bool Epoch::Pipeline::helps() const {
+  constexpr double kSmall = 50;  // us: to sleep and be woken takes some 10
+  const bool waits_for_nothing = !pass_ && !state_->pinned() && state_->data->in_memory();
+  return waits_for_nothing && !free_.empty() && next_ < last_ &&
+         static_cast<double>(making_) <= kSmall * diag::ticks_per_us();
+}
+
+void Epoch::Pipeline::help(Lock& lock) {
+  const auto [number, slot] = claim();
+  lock.unlock();
+  fill(number, *slot, scratch_);
+  lock.lock();
+  finish(*slot, scratch_);
+}
+
 void Epoch::Pipeline::work(WorkerLog& log) {
   Scratch scratch;
   WorkerClock clock(log.begin);
@@ -159,21 +190,14 @@ void Epoch::Pipeline::work(WorkerLog& log) {
       log.ticks += clock.take();
       return;
     }
-    const int64_t number = next_++;
-    // In the cache is the slot given back last; copies are done of the one given back first.
-    const bool oldest = state_->pinned();
-    Slot& slot = *(oldest ? free_.front() : free_.back());
-    oldest ? free_.pop_front() : free_.pop_back();
-    line_.push_back(&slot);
+    const auto [number, slot] = claim();
     lock.unlock();
-    fill(number, slot, scratch);
+    fill(number, *slot, scratch);
     clock.made(scratch.reading, scratch.decoding, scratch.copies);
     lock.lock();
     log.ticks += clock.take();
-    slot.ready = true;
-    state_->ready.fetch_add(1, std::memory_order_relaxed);
-    if (slot.ends) next_ = last_;
-    if (!awaited_ || line_.front() != &slot) continue;
+    finish(*slot, scratch);
+    if (!awaited_ || line_.front() != slot) continue;
     lock.unlock();  // else the loop wakes to wait for it
     can_take_.notify_one();
     lock.lock();
@@ -246,7 +270,8 @@ Batch* Epoch::Pipeline::next_from_workers() {
     const auto ready = [&] { return !line_.empty() && line_.front()->ready; };
     if (!ready()) {
       const diag::Span span("loader", diag::Cause::input);
-      await_first(lock);
+      while (!ready() && helps()) help(lock);
+      if (!ready()) await_first(lock);
       if (tuning) waited = std::chrono::duration<double>(Clock::now() - begin).count();
     }
     slot = line_.front();

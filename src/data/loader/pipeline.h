@@ -58,6 +58,7 @@ class Epoch::Pipeline {
     std::vector<Sample> samples{1};
     IterablePass::Scratch iterable;
     uint64_t reading = 0, decoding = 0, augmenting = 0, copies = 0;
+    uint64_t all = 0;  // of the batch
   };
   /// A worker's ticks, in the order in which they were started.
   struct WorkerLog {
@@ -76,6 +77,15 @@ class Epoch::Pipeline {
   /// Whether the sample was read; if not, it is to be skipped. `key`: of what augments it.
   bool read_sample(int64_t sample, uint64_t key, Sample& to, Slot& slot, const SampleRows* rows,
                    int64_t row);
+  /// The next batch and a free slot for it, which is in line from now on; the mutex is held.
+  std::pair<int64_t, Slot*> claim();
+  /// The slot is ready; the mutex is held.
+  void finish(Slot& slot, const Scratch& scratch);
+  /// Whether the loop, which has to wait, makes a batch itself meanwhile: small ones of samples in
+  /// memory, for which sleeping and being woken would take as long; the mutex is held.
+  bool helps() const;
+  /// Makes the next batch in the loop's thread.
+  void help(Lock& lock);
   /// Waits for the first in line; says so if that takes long.
   void await_first(Lock& lock);
   /// Drops the views of a slot's memory.
@@ -129,6 +139,7 @@ class Epoch::Pipeline {
   std::deque<Slot*> free_;        // in the order in which they were given back
   std::deque<Slot*> line_;        // claimed and not yet handed over, from batch position_ on
   bool awaited_ = false;          // the loop waits for the first in line
+  uint64_t making_ = UINT64_MAX;  // ticks that making the newest batch took
   int running_ = 0, wanted_ = 0;  // workers
   int idle_ = 0;
   double idle_seconds_ = 0;  // summed over workers, up to idle_noted_
