@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 #include <brim/autograd/autocast.h>
 #include <brim/autograd/autograd.h>
@@ -17,6 +18,7 @@
 #include <brim/plan/compile.h>
 
 #include "message_of.h"
+#include "threads.h"
 
 namespace brim {
 namespace {
@@ -163,6 +165,22 @@ TYPED_TEST(RecurrentOf, ErrorsSayWhatDoesNotFit) {
   EXPECT_THROW(TypeParam({.in = 3, .hidden = 4, .layers = 0}), ValueError);
   EXPECT_THROW(TypeParam({.in = 3, .hidden = 4, .dropout = 2}), ValueError);
   EXPECT_EQ(net(zeros({2, 0, 3})).shape(), (Shape{2, 0, 4}));
+}
+
+TYPED_TEST(RecurrentOf, ThreadsChangeNoBit) {
+  TypeParam net({.in = 8, .hidden = 64});
+  const Tensor x = randn({6, 13, 8});
+  const auto values = [&](int count) {
+    const tests::Threads threads(count);
+    net.zero_grad();
+    const Tensor y = net(x);
+    sum(square(y)).backward();
+    std::vector<std::vector<float>> all{y.template to_vector<float>()};
+    for (const Tensor& p : net.parameters()) all.push_back(p.grad().template to_vector<float>());
+    return all;
+  };
+  const auto one = values(1);
+  for (const int count : {2, 3, 4}) EXPECT_EQ(values(count), one) << count;
 }
 
 TEST(Recurrent, StatesMustFit) {

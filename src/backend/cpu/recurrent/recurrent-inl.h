@@ -49,7 +49,7 @@ struct Recurrence {
                                               std::min<int64_t>(tiles, num_threads()));
     parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
       const FlushDenormals guard;
-      f(tiles * begin / parts * kRows, std::min(batch, tiles * end / parts * kRows));
+      f(batch * begin / parts, batch * end / parts);  // evenly: the slowest part is what it takes
     });
   }
 };
