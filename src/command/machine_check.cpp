@@ -13,6 +13,7 @@
 
 #include "command/format.h"
 #include "core/check.h"
+#include "core/write_cure.h"
 #include "diag/machine/parts.h"
 
 namespace brim::command {
@@ -268,26 +269,10 @@ class MachineChecks {
       folder = folder.parent_path();
     if (!fs::is_directory(folder, ignored))
       return fail(name, fmt::format("{} is no folder", folder.string()), "give --out another name");
-    if (const int error = probe_.write_into(folder)) {
-      const std::string what =
-          fmt::format("{} cannot be written: {}", folder.string(), std::strerror(error));
-      switch (error) {
-        case EROFS:
-          return fail(name, what,
-                      "mount it for writing: docker run -v /host/runs:/runs without :ro, in a pod "
-                      "readOnly: false");
-        case ENOSPC:
-        case EDQUOT:
-          return fail(name, what, "free room there, or give --out a folder on another disk");
-        case EACCES:
-        case EPERM:
-          return fail(name, what,
-                      "let this user write there (chown, chmod; in a pod "
-                      "securityContext.fsGroup), or give --out another folder");
-        default:
-          return fail(name, what, "give --out another folder");
-      }
-    }
+    if (const int error = probe_.write_into(folder))
+      return fail(name,
+                  fmt::format("{} cannot be written: {}", folder.string(), std::strerror(error)),
+                  write_cure(error, "give --out a folder elsewhere"));
     const int64_t free = probe_.free_bytes(folder);
     const std::string what = fmt::format("{}: {} free", folder.string(), format_bytes(free));
     if (free < request_.disk)

@@ -14,6 +14,7 @@
 #include "command/command.h"
 #include "core/check.h"
 #include "core/printable.h"
+#include "core/write_cure.h"
 #include "data/loader/worker_parts.h"
 #include "io/atomic_file.h"
 #include "io/paths.h"
@@ -168,17 +169,18 @@ void check_output_path(const char* option, const std::string& path) {
   if (path.empty()) return;
   struct stat info {};
   const bool exists = stat(path.c_str(), &info) == 0;
+  const std::string otherwise = fmt::format("give another name to --{}", option);
   BRIM_CHECK(!exists || !S_ISDIR(info.st_mode), FileError,
              "[{}] {} is a folder; give the name of a file to --{}", option, path, option);
   if (exists && !S_ISREG(info.st_mode)) {  // a device or pipe is written in place
-    BRIM_CHECK(access(path.c_str(), W_OK) == 0, FileError,
-               "[{}] {} is not writable; give another name to --{}", option, path, option);
+    BRIM_CHECK(access(path.c_str(), W_OK) == 0, FileError, "[{}] {} cannot be written: {}", option,
+               path, write_failure(errno, otherwise));
     return;
   }
   const std::string folder = io::parent_folder(io::without_links(path));
   BRIM_CHECK(access(folder.c_str(), W_OK | X_OK) == 0, FileError,
-             "[{}] {} cannot be written: the folder {} must exist and be writable", option, path,
-             folder);
+             "[{}] {} cannot be written: the folder {}: {}", option, path, folder,
+             write_failure(errno, otherwise));
 }
 
 void check_json_path(const std::string& path) {

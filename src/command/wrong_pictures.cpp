@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/write_cure.h"
 #include "data/image/decode.h"
 #include "data/transform/resample.h"
 #include "io/atomic_file.h"
@@ -60,7 +61,7 @@ void save_wrong_pictures(const train::Evaluation& evaluation, const data::Loader
   if (pictures.empty()) return;
   fs::create_directory(folder, error);
   BRIM_CHECK(!error, FileError, "[train] the folder {} cannot be made: {}", folder.string(),
-             error.message());
+             write_failure(error.value()));
   for (size_t i = 0; i < pictures.size(); ++i) {
     const std::vector<uint8_t> png = data::encode_png(pictures[i]);
     io::write_file_atomically(picture_at(folder, i).string(),

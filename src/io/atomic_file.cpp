@@ -17,6 +17,7 @@
 
 #include "core/check.h"
 #include "core/open_to_write.h"
+#include "core/write_cure.h"
 #include "io/regular_file.h"
 #include "io/temporary.h"
 
@@ -91,8 +92,7 @@ AtomicFile::AtomicFile(const std::string& path, Links links)
     const int error = errno;
     BRIM_CHECK(error != ENXIO || !S_ISFIFO(info.st_mode), FileError,
                "[file] {} is a pipe that nobody reads; start its reader first", path_);
-    raise<FileError>("[file] {} cannot be written: {}; the folder {} must exist and be writable",
-                     path_, error_text(error), parent_folder(path_));
+    raise<FileError>("[file] {} cannot be written: {}", path_, write_failure(error));
   }
 }
 
@@ -123,10 +123,8 @@ void AtomicFile::discard() noexcept {
 
 void AtomicFile::fail(const char* what, int error) {
   discard();
-  raise<FileError>("[file] {} cannot be {}: {}; {}", path_, what, error_text(error),
-                   error == ENOSPC || error == EDQUOT || error == EFBIG
-                       ? "make room or write elsewhere, nothing was left behind"
-                       : "nothing was left behind");
+  raise<FileError>("[file] {} cannot be {}: {}; nothing was left behind", path_, what,
+                   write_failure(error));
 }
 
 void AtomicFile::write(const void* data, size_t bytes) {

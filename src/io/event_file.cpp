@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/host_name.h"
+#include "core/write_cure.h"
 #include "io/atomic_file.h"
 
 namespace brim::io {
@@ -99,10 +100,7 @@ void EventFile::flush() {
 }
 
 void EventFile::fail(const char* what, int error) const {
-  raise<FileError>(
-      "[file] {} cannot be {}: {}; the folder must be one that can be written to, with "
-      "room",
-      path_, what, error_text(error));
+  raise<FileError>("[file] {} cannot be {}: {}", path_, what, write_failure(error));
 }
 
 }  // namespace brim::io

@@ -15,6 +15,7 @@
 
 #include "core/check.h"
 #include "core/hash.h"
+#include "core/write_cure.h"
 #include "io/atomic_file.h"
 
 namespace brim::io {
@@ -101,8 +102,7 @@ ScratchFolder::ScratchFolder(const std::string& folder, const std::string& name)
     if (lock_ >= 0 && lock_temporary(lock_, path_)) return;
     if (lock_ >= 0) close(lock_);
   }
-  raise<FileError>("[file] {} cannot be written to: {}; it must exist and be writable", folder,
-                   error_text(errno));
+  raise<FileError>("[file] {} cannot be written to: {}", folder, write_failure(errno));
 }
 
 ScratchFolder::~ScratchFolder() {

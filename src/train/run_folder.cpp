@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "core/check.h"
+#include "core/write_cure.h"
 #include "io/atomic_file.h"
 #include "io/paths.h"
 #include "io/temporary.h"
@@ -130,15 +131,11 @@ bool belongs_to_run(const std::string& folder, const std::string& path) {
 }
 
 void make_folder(const std::string& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  BRIM_CHECK(!error && fs::is_directory(folder, error), FileError,
-             "[checkpoint] the folder {} cannot be made: {}; choose another TrainOptions::out",
-             folder, error ? error.message() : "a file of that name is there");
-  BRIM_CHECK(
-      access(folder.c_str(), R_OK | W_OK | X_OK) == 0, FileError,
-      "[checkpoint] the folder {} is not readable and writable; choose another TrainOptions::out",
-      folder);
+  const char* const otherwise = "choose another TrainOptions::out";
+  make_folders("checkpoint", folder, otherwise);
+  BRIM_CHECK(access(folder.c_str(), R_OK) == 0, FileError,
+             "[checkpoint] the folder {} cannot be read: {}; let this user read it (chmod), or {}",
+             folder, io::error_text(errno), otherwise);
 }
 
 std::string checkpoint_path(const std::string& folder, int64_t steps) {
@@ -161,8 +158,8 @@ std::string save_checkpoint(const std::string& folder, int64_t steps, const Best
   std::error_code error;
   fs::remove_all(scratch.path, error);
   BRIM_CHECK(fs::create_directory(scratch.path, error), FileError,
-             "[checkpoint] {} cannot be made: {}; check the disk", scratch.path.string(),
-             error.message());
+             "[checkpoint] {} cannot be made: {}", scratch.path.string(),
+             write_failure(error.value(), "choose another TrainOptions::out"));
   write(scratch.path, best);
   fs::rename(scratch.path, root / name, error);
   BRIM_CHECK(!error, FileError, "[checkpoint] {} cannot be put in place: {}; check the disk",

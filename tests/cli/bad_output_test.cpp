@@ -1,5 +1,5 @@
 // Where the real command is to write and cannot, or must not: files in the way, outputs that
-// collide, volumes that are full or read-only.
+// collide, disks that are full.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -120,48 +120,6 @@ TEST_F(BadOutput, FullDisk) {
   EXPECT_NE(json.find("\"checkpoints\": 0"), std::string::npos) << json;
   EXPECT_EQ(listing(run), before);
   EXPECT_EQ(slurp(run + "/checkpoint-00000015/model.safetensors"), model);
-}
-
-TEST_F(BadOutput, VolumesThatAreReadOnlyOrFull) {
-  const std::string volume = folder / "volume";
-  fs::create_directory(volume);
-  // Shell text: the command sees a volume there, which nobody else does.
-  const auto mounted = [&](const std::string& options) {
-    return "exec unshare -m sh -c " +
-           in_quotes("shift; mount -t tmpfs -o " + options + " none " + volume +
-                     " && exec \"$@\"") +
-           " sh";
-  };
-  if (std::system((mounted("ro") + " exec true 2>/dev/null").c_str()) != 0)
-    GTEST_SKIP() << "this user may not mount";
-  const std::string weights = trained() + "/model.safetensors";
-  const auto refused = [&](std::vector<std::string> args, const std::string& options,
-                           const std::vector<std::string>& words) {
-    args.insert(args.end(), {"--data", data(), "--device", "cpu", "--out", volume + "/run"});
-    const Ran ran = run_brim(args, mounted(options));
-    EXPECT_EQ(ran.code, 1);
-    const size_t error = ran.err.find("brim: error: ");
-    ASSERT_NE(error, std::string::npos) << ran.err;
-    EXPECT_EQ(std::count(ran.err.begin() + static_cast<std::ptrdiff_t>(error), ran.err.end(), '\n'),
-              1)
-        << ran.err;
-    for (const std::string& word : words)
-      EXPECT_NE(ran.err.find(word, error), std::string::npos) << "'" << word << "': " << ran.err;
-  };
-  const std::vector<std::string> train = {"train", "tutorial-cnn", "--epochs", "1"};
-  const std::vector<std::string> prune = {"prune", "--weights", weights, "--finetune", "0"};
-  for (const auto& args : {train, prune}) {
-    refused(args, "ro", {"volume/run", "Read-only file system", "choose another --out"});
-    refused(args, "size=100k", {"volume/run", "No space left on device", "make room"});
-  }
-  for (const auto& [options, cure] :
-       {std::pair{"ro", "mount it for writing"}, std::pair{"size=100k", "take a larger volume"}}) {
-    const Ran check =
-        run_brim({"env", "--check", "--device", "cpu", "--out", volume + "/run", "--disk", "1M"},
-                 mounted(options));
-    EXPECT_EQ(check.code, 1);
-    EXPECT_NE(check.out.find(cure), std::string::npos) << check.out << check.err;
-  }
 }
 
 TEST_F(BadOutput, FullDiskThatTakesNoWordEither) {

@@ -53,7 +53,8 @@ TEST_F(ReportCommand, FoldersThatHoldNoRun) {
 TEST_F(ReportCommand, PlacesThatCannotBeWritten) {
   make_run(folder / "a");
   fails({folder / "a", "-o", folder.path()}, 1, {"is a folder; give the name of a file to --out"});
-  fails({folder / "a", "-o", folder / "no/page.html"}, 1, {"must exist and be writable"});
+  fails({folder / "a", "-o", folder / "no/page.html"}, 1,
+        {"No such file or directory", "make the folder first"});
   fails({folder / "a", "-o", folder / "a/history.jsonl"}, 2, {"would replace"});
   fails({folder / "a", "--language", "xx"}, 2, {"--language"});
   fails({folder / "a", "-o", ""}, 2, {"an empty value"});

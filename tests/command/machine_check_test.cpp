@@ -218,7 +218,7 @@ TEST_F(MachineCheck, Folders) {
   expect(State::failed, {"output", "Read-only file system", "readOnly: false"});
   EXPECT_EQ(tried, root.path());
   error = ENOSPC;
-  expect(State::failed, {"No space left", "another disk"});
+  expect(State::failed, {"No space left", "take a larger volume"});
   error = EACCES;
   expect(State::failed, {"Permission denied", "fsGroup"});
   error = 0;

@@ -5,11 +5,14 @@
 #include <cerrno>
 
 #include "core/check.h"
+#include "core/write_cure.h"
 #include "io/atomic_file.h"
 #include "io/regular_file.h"
 
 namespace brim::top {
 namespace {
+
+constexpr const char* kOtherwise = "name another file for --record";
 
 bool ends_within_line(const std::string& path) {
   const io::RegularFile file(path, "top", "a recording of brim top --record");
@@ -22,8 +25,8 @@ bool ends_within_line(const std::string& path) {
 
 Recorder::Recorder(const std::string& path)
     : path_(path), out_(open_stream(path, O_WRONLY | O_APPEND)) {
-  BRIM_CHECK(out_, FileError, "[top] {} cannot be written: {}; name another file for --record",
-             path, io::error_text(errno));
+  BRIM_CHECK(out_, FileError, "[top] {} cannot be written: {}", path,
+             write_failure(errno, kOtherwise));
   if (ends_within_line(path)) write("\n");
 }
 
@@ -34,8 +37,8 @@ void Recorder::add(const Moment& moment) {
 void Recorder::write(std::string_view text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), out_.get()) == text.size() &&
                        std::fflush(out_.get()) == 0;
-  BRIM_CHECK(written, FileError, "[top] {} cannot be written: {}; is the disk full?", path_,
-             io::error_text(errno));
+  BRIM_CHECK(written, FileError, "[top] {} cannot be written: {}", path_,
+             write_failure(errno, kOtherwise));
 }
 
 }  // namespace brim::top

@@ -21,6 +21,7 @@
 #include "core/check.h"
 #include "core/printable.h"
 #include "core/start_thread.h"
+#include "core/write_cure.h"
 #include "data/convert/output_file.h"
 #include "data/file.h"
 #include "data/keyed.h"
@@ -277,9 +278,7 @@ ConvertResult convert_to_cifar10(const std::string& input, const std::string& ou
   check_outside(input, out_dir);
   const fs::path folder = out_dir;
   const EmptyFolders made(out_dir);
-  std::error_code error;
-  fs::create_directories(folder, error);
-  BRIM_CHECK(!error, FileError, "{}: cannot make the folder: {}", out_dir, error.message());
+  make_folders("data", out_dir);
   const std::vector<std::string> old = existing_files(folder);
   BRIM_CHECK(old.empty() || options.overwrite, FileError,
              "{}: exists already; choose another folder, or use ConvertOptions::overwrite",

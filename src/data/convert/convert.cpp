@@ -15,6 +15,7 @@
 #include "core/check.h"
 #include "core/nearest.h"
 #include "core/start_thread.h"
+#include "core/write_cure.h"
 #include "data/convert/sink.h"
 #include "data/file.h"
 #include "data/image/decode.h"
@@ -208,8 +209,7 @@ ConvertResult convert(const std::string& input, const std::string& out, DataForm
 
   const fs::path parent = fs::absolute(path).parent_path();
   const EmptyFolders made(parent.string());
-  fs::create_directories(parent, error);
-  BRIM_CHECK(!error, FileError, "{}: cannot make the folder: {}", parent.string(), error.message());
+  make_folders("data", parent.string());
   const io::ScratchFolder scratch(parent.string(), fs::path(path).filename().string());
   const std::string made_there = scratch / "out";
   const int64_t total = static_cast<int64_t>(plan.train_labels.size() + plan.test_labels.size());
@@ -220,7 +220,7 @@ ConvertResult convert(const std::string& input, const std::string& out, DataForm
     if (test) conversion.run(*test, true, *sink);
     sink->finish();
   } catch (const fs::filesystem_error& failure) {
-    raise<FileError>("{}: cannot write: {}", path, failure.code().message());
+    raise<FileError>("{}: cannot write: {}", path, write_failure(failure.code().value()));
   }
   BRIM_CHECK(::rename(made_there.c_str(), path.c_str()) == 0, FileError,
              "{}: cannot rename {} to it: {}", path, made_there, std::strerror(errno));

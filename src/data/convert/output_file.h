@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "core/open_to_write.h"
+#include "core/write_cure.h"
 
 namespace brim::data {
 
@@ -37,7 +38,7 @@ class OutputFile {
 
  private:
   [[noreturn]] void fail() const {
-    raise<FileError>("{}: cannot write: {}", path_, std::strerror(errno));
+    raise<FileError>("{}: cannot write: {}", path_, write_failure(errno));
   }
 
   std::string path_;

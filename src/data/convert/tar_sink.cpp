@@ -3,6 +3,7 @@
 
 #include "core/check.h"
 #include "core/open_to_write.h"
+#include "core/write_cure.h"
 #include "data/convert/sink.h"
 
 #if BRIM_HAVE_ARCHIVE
@@ -27,7 +28,7 @@ class TarFile {
       : path_(path),
         file_(open_stream(path, O_WRONLY | O_EXCL)),
         handle_(archive_write_new(), &archive_write_free) {
-    if (!file_) fail(std::strerror(errno));
+    if (!file_) fail(write_failure(errno));
     check(archive_write_set_format_pax_restricted(handle_.get()));
     check(archive_write_open_fd(handle_.get(), ::fileno(file_.get())));
   }
@@ -45,16 +46,17 @@ class TarFile {
   }
   void close() {
     check(archive_write_close(handle_.get()));
-    if (::fsync(::fileno(file_.get())) != 0) fail(std::strerror(errno));
+    if (::fsync(::fileno(file_.get())) != 0) fail(write_failure(errno));
   }
 
  private:
   void check(int status) {
     if (status >= ARCHIVE_WARN) return;
+    const int error = archive_errno(handle_.get());  // of the system where it is positive
     const char* const reason = archive_error_string(handle_.get());
-    fail(reason != nullptr ? reason : "unknown error");
+    fail(error > 0 ? write_failure(error) : reason != nullptr ? reason : "unknown error");
   }
-  [[noreturn]] void fail(const char* reason) const {
+  [[noreturn]] void fail(const std::string& reason) const {
     raise<FileError>("{}: cannot write: {}", path_, reason);
   }
 

@@ -18,6 +18,7 @@
 #include <memory>
 
 #include "core/open_to_write.h"
+#include "core/write_cure.h"
 
 namespace brim::data {
 namespace {
@@ -115,7 +116,7 @@ void download(const std::string& url, const std::string& part, const DownloadPro
   const Curl& curl = library();
   const auto cannot_write = [&](int error) {
     raise<FileError>("{}: cannot write: {}; what came is kept, and getting it again goes on there",
-                     part, std::strerror(error));
+                     part, write_failure(error));
   };
   const OwnedStream file = open_stream(part, O_WRONLY | O_APPEND);
   if (!file) cannot_write(errno);

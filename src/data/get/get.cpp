@@ -19,6 +19,7 @@
 #include "core/check.h"
 #include "core/nearest.h"
 #include "core/open_to_write.h"
+#include "core/write_cure.h"
 #include "data/file.h"
 #include "data/get/download.h"
 #include "data/get/md5.h"
@@ -204,8 +205,7 @@ std::vector<std::string> get_files(const RemoteSet& set, const std::string& fold
                                    const GetOptions& options) {
   const EmptyFolders made(folder);
   std::error_code error;
-  fs::create_directories(folder, error);
-  BRIM_CHECK(!error, FileError, "{}: cannot make the folder: {}", folder, error.message());
+  make_folders("data", folder);
   const auto place = [&](const std::string& name) { return (fs::path(folder) / name).string(); };
   std::vector<std::string> paths;
   for (const std::string& name : set.unpacked) paths.push_back(place(name));

@@ -11,6 +11,7 @@
 #include <brim/deploy/engine.h>
 
 #include "core/check.h"
+#include "core/write_cure.h"
 #include "io/atomic_file.h"
 
 namespace brim::deploy {
@@ -110,7 +111,7 @@ class Copier {
     }
   }
   void write(const std::string& path, const std::string& text) const {
-    fs::create_directories((to_ / path).parent_path());
+    make_folders("engine", (to_ / path).parent_path());
     io::write_file_atomically(to_ / path, text);
   }
   /// Those that are compiled.
