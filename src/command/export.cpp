@@ -14,6 +14,7 @@
 #include "command/exported_port.h"
 #include "command/format.h"
 #include "command/libraries.h"
+#include "command/progress.h"
 #include "command/report.h"
 #include "command/say.h"
 #include "command/shared_path.h"
@@ -165,9 +166,12 @@ int export_engine(const ExportOptions& o) {
                                 .metadata = metadata_of(net, source.input, pictures),
                                 .pictures = pictures,
                                 .threads = o.threads};
+  ProgressDisplay display(is_stdout(o.json));
+  options.progress = [&](const std::string& what, double done) { display.show(what, done); };
   choose_output(o.ports, net, options);
   const deploy::EngineSummary made =
       deploy::save_engine(o.out, *net.network, source.example, options);
+  display.finish();
   const std::string any_batch = fmt::format("{}", fmt::join(batches, " or "));
   const std::vector<ExportedPort> outputs = outputs_of_engine(o.out, any_batch);
   if (!o.runtime.empty())
@@ -232,8 +236,8 @@ int run(const ExportOptions& o) {
     return o.onnx ? export_onnx(o) : export_engine(o);
   } catch (const OutOfMemory& e) {
     throw UsageError(
-        fmt::format("{}: a tensor of the network takes {}, and {} are free; give less of --input, "
-                    "--pictures or --batch",
+        fmt::format("{}: the network takes {} of memory or more, and {} are free; give less of "
+                    "--input, --pictures or --batch",
                     o.weights, format_bytes(e.requested), format_bytes(e.free)));
   }
 }

@@ -80,6 +80,7 @@ void ProgressDisplay::show_validation(const train::Progress& p) {
 void ProgressDisplay::show(const std::string& what, double fraction) {
   if (quiet_) return;
   const int percent = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * 100);
+  if (fraction == 0) last_tenth_ = -1;
   if (terminal_) {
     if (fraction < 1 && steady_seconds() - last_draw_ < 0.1) return;
     draw(fraction, fmt::format("{} {} %", what, percent));

@@ -21,7 +21,7 @@ class ProgressDisplay {
   /// A line, where the epoch has a validation.
   void show_validation(const train::Progress& progress);
   /// A fraction of some other work: "decode 40 %". Lines appear at every tenth, at most one a
-  /// second.
+  /// second. A fraction of 0 begins another work.
   void show(const std::string& what, double fraction);
   /// Ends the bar's line, so that other text can follow.
   void finish();

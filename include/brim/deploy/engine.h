@@ -63,6 +63,9 @@ struct EngineOptions {
   /// equal where scores are further apart.
   double tolerance = 0;
   int threads = 0;  ///< that layers are measured with; 0: one for each core
+  /// Called now and then with what is done and how much of it, from 0 to 1: samples that the
+  /// network computes, layers that are measured, batches that are verified.
+  std::function<void(const std::string& what, double fraction)> progress = {};
 };
 
 /// What a file holds.
@@ -83,8 +86,8 @@ using EngineForward = std::function<std::vector<Tensor>(std::span<const Tensor> 
 /// was run and found equal. `examples`: shapes and dtypes of inputs, whose axis 0 is the batch.
 /// Throws NotImplemented, with all operators that engines cannot hold and the modules they are in;
 /// CompileError where the forward pass reads values on the host; ValueError for options out of
-/// range, or where the engine's outputs are not those of the network; FileError. Then nothing is
-/// written.
+/// range, or where the engine's outputs are not those of the network; OutOfMemory, before anything
+/// is computed where an operator cannot fit; FileError. Then nothing is written.
 EngineSummary save_engine(const std::string& path, nn::Module& network,
                           const EngineForward& forward, const std::vector<Tensor>& examples,
                           const EngineOptions& options = {});

@@ -179,10 +179,12 @@ uint32_t Lowering::nhwc(int id) {
   return made_value;
 }
 
-EngineProgram Lowering::program() && {
+EngineProgram Lowering::program(const Progress& progress) && {
   // By operator and reason, the modules it is in.
   std::map<std::string, std::set<std::string>> problems;
+  double done = 0;
   for (const EngineNode& node : network.nodes) {
+    progress(done++ / static_cast<double>(network.nodes.size()));
     module_ = node.module;
     const auto found = operators().find(node.op);
     const std::string where = node.module.empty() ? "the network itself" : node.module;
@@ -280,8 +282,8 @@ void Lowering::plan_memory() {
 }
 
 EngineProgram engine_program(const EngineNetwork& network, int64_t pass, int threads,
-                             EngineWeights& weights) {
-  return Lowering(network, pass, threads, weights).program();
+                             EngineWeights& weights, const Progress& progress) {
+  return Lowering(network, pass, threads, weights).program(progress);
 }
 
 }  // namespace brim::deploy

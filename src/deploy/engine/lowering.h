@@ -19,7 +19,7 @@ class Lowering {
  public:
   Lowering(const EngineNetwork& network, int64_t pass, int threads, EngineWeights& weights);
 
-  EngineProgram program() &&;
+  EngineProgram program(const Progress& progress) &&;
 
   // For the files of operators/. Values are numbers of the program.
 

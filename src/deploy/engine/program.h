@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -49,10 +50,13 @@ struct EngineProgram {
   std::vector<uint32_t> inputs, outputs;  ///< values
 };
 
+/// Hears which share of something is done.
+using Progress = std::function<void(double fraction)>;
+
 /// Of runs whose passes are the network's batch. `threads`: that layers are measured with. Throws
 /// NotImplemented, which lists all operators that engines cannot hold, and the modules they are in.
 EngineProgram engine_program(const EngineNetwork& network, int64_t pass, int threads,
-                             EngineWeights& weights);
+                             EngineWeights& weights, const Progress& progress);
 
 std::string_view name_of(rt::OpCode op);
 

@@ -34,13 +34,51 @@ Tensor sample_of(const Tensor& example, int64_t samples, int64_t tokens, Generat
              : randint(0, tokens, shape, {.dtype = example.dtype()}, &random);
 }
 
+/// Reports how many of the modules have computed one of the samples. Those that compute several
+/// times count as one.
+class SamplesDone {
+ public:
+  SamplesDone(nn::Module& network, int64_t samples, const EngineOptions& options)
+      : samples_(static_cast<double>(samples)), options_(options) {
+    if (!options.progress) return;
+    network.apply([this](nn::Module& module) {
+      hooks_.push_back(
+          module.register_forward_hook([this](nn::Module&, const Tensor&, const Tensor&) {
+            ++calls_;
+            report();
+            return Tensor();
+          }));
+    });
+  }
+  void begins(int64_t sample) {
+    sample_ = static_cast<double>(sample);
+    calls_ = 0;
+    report();
+  }
+
+ private:
+  void report() const {
+    if (!options_.progress) return;
+    const double of_sample = static_cast<double>(calls_) / static_cast<double>(hooks_.size());
+    options_.progress("samples computed", (sample_ + std::min(of_sample, 1.0)) / samples_);
+  }
+
+  const double samples_;
+  const EngineOptions& options_;
+  double sample_ = 0;
+  size_t calls_ = 0;
+  std::vector<nn::Module::HookHandle> hooks_;
+};
+
 /// What the network computes of each sample by itself.
 std::vector<Tensor> outputs_of(nn::Module& network, const EngineForward& forward,
-                               const std::vector<Tensor>& inputs) {
+                               const std::vector<Tensor>& inputs, const EngineOptions& options) {
   const NoGrad no_grad;
   const nn::EvalMode eval(network);
   std::vector<std::vector<Tensor>> rows;  // by output
+  SamplesDone done(network, inputs[0].shape()[0], options);
   for (int64_t i = 0; i < inputs[0].shape()[0]; ++i) {
+    done.begins(i);
     std::vector<Tensor> sample;
     for (const Tensor& x : inputs) sample.push_back(x.slice(0, i, i + 1));
     const std::vector<Tensor> made = forward(sample);
@@ -136,7 +174,7 @@ Proof proof_of(nn::Module& network, const EngineForward& forward,
     proof.inputs[0] = sample_pictures(*options.pictures, examples[0].size(1), samples, random);
     read[0] = prepared(*options.pictures, proof.inputs[0]);
   }
-  proof.outputs = outputs_of(network, forward, read);
+  proof.outputs = outputs_of(network, forward, read, options);
   BRIM_CHECK(std::ranges::any_of(proof.outputs, has_finite), ValueError,
              "[engine] not written: all outputs are NaN or infinite; are the weights?");
   check_output(options, proof.outputs[0]);

@@ -15,6 +15,7 @@
 #include "deploy/engine/program.h"
 #include "deploy/engine/proof.h"
 #include "deploy/onnx/onnx_graph.h"
+#include "diag/machine/parts.h"
 #include "io/atomic_file.h"
 
 namespace brim::deploy {
@@ -28,8 +29,7 @@ class Programs {
       : network_(network), forward_(forward), examples_(examples), options_(options) {}
 
   void add(int64_t batch, EngineFile& file, EngineWeights& weights) {
-    EngineProgram program = engine_program(simplified(fastest_pass(batch)), fastest_pass(batch),
-                                           options_.threads, weights);
+    EngineProgram program = program_of(fastest_pass(batch), weights);
     program.batch = batch;
     file.programs.push_back(std::move(program));
   }
@@ -54,6 +54,14 @@ class Programs {
   }
 
  private:
+  EngineProgram program_of(int64_t pass, EngineWeights& weights) {
+    const std::string what =
+        pass == 1 ? "layers measured" : fmt::format("layers measured, {} samples at once", pass);
+    return engine_program(simplified(pass), pass, options_.threads, weights, [&](double fraction) {
+      if (options_.progress) options_.progress(what, fraction);
+    });
+  }
+
   /// As many samples as go through the steps together fastest: few stay in the cache, and threads
   /// take passes of their own; many share the reading of weights.
   int64_t fastest_pass(int64_t batch) {
@@ -73,7 +81,7 @@ class Programs {
   double seconds_of(int64_t batch, int64_t pass) {
     EngineWeights weights;
     EngineFile file;
-    file.programs.push_back(engine_program(simplified(pass), pass, options_.threads, weights));
+    file.programs.push_back(program_of(pass, weights));
     file.programs[0].batch = batch;
     file.weights = &weights;
     file.inputs = options_.inputs;
@@ -105,6 +113,33 @@ void check_options(const EngineOptions& o) {
              "[engine] {} threads; they are 0, which is all cores, to 1024", o.threads);
 }
 
+/// Refuses what cannot fit before minutes are spent on it: the samples, and what one operator reads
+/// and writes of one of them.
+void check_memory(const EngineNetwork& network, const EngineOptions& options) {
+  const auto bytes_of_values = [&](const std::vector<int>& values) {
+    int64_t bytes = 0;
+    for (const int id : values) {
+      if (id < 0) continue;
+      const EngineValue& value = network.values[static_cast<size_t>(id)];
+      bytes += value.shape.numel() * static_cast<int64_t>(size_of(value.dtype));
+    }
+    return bytes;
+  };
+  int64_t largest = 0;
+  for (const EngineNode& node : network.nodes)
+    if (node.op != "Reshape")  // a view
+      largest = std::max(largest, bytes_of_values(node.inputs) + bytes_of_values(node.outputs));
+  const int64_t samples = std::max(options.proof_samples, std::ranges::max(options.batches));
+  const int64_t least =
+      samples * (bytes_of_values(network.inputs) + bytes_of_values(network.outputs)) + largest;
+  const int64_t free = diag::usable_memory();
+  if (least > free)
+    throw OutOfMemory(fmt::format("[engine] the network takes {} bytes or more, and {} are free; "
+                                  "give it smaller inputs or batches",
+                                  least, free),
+                      least, free, 0);
+}
+
 double usual_tolerance(const EngineNetwork& network) {
   constexpr double kFloats = 1e-4, kIntegers = 0.02;
   const bool has_integers = std::ranges::any_of(
@@ -131,6 +166,7 @@ EngineSummary save_engine(const std::string& path, nn::Module& network,
   Programs programs(network, forward, examples, options);
   const bool is_usual = options.tolerance == 0;
   if (is_usual) options.tolerance = usual_tolerance(programs.simplified(1));
+  check_memory(programs.simplified(1), options);
   EngineFile file{.programs = {},
                   .weights = nullptr,
                   .inputs = options.inputs,
@@ -159,7 +195,10 @@ EngineSummary save_engine(const std::string& path, nn::Module& network,
   EngineSummary summary;
   {
     const OpenedEngine engine(bytes, options.threads);
+    double done = 0;
     for (const int64_t batch : options.batches) {
+      if (options.progress)
+        options.progress("batches verified", done++ / static_cast<double>(options.batches.size()));
       const OpenedEngine::Verified found = engine.verify(batch);
       summary.difference = std::max(summary.difference, found.difference);
       summary.session_bytes = std::max(summary.session_bytes, found.bytes);

@@ -42,6 +42,13 @@ MemoryReading read_memory(const MachineRoots& roots) {
   return memory;
 }
 
+int64_t usable_memory(const MachineRoots& roots) {
+  const int64_t available = read_memory(roots).available;
+  const LimitReading limits = LimitReader().read(roots, 0);
+  if (!limits.memory) return available;
+  return std::clamp<int64_t>(*limits.memory - limits.memory_used.value_or(0), 0, available);
+}
+
 PressureReading PressureReader::read(const MachineRoots& roots, double seconds) {
   const auto share = [&](const std::string& name) -> std::optional<double> {
     const auto now = stalled(kernel_text(roots.proc + "/pressure/" + name, 4096).value_or(""));

@@ -25,6 +25,8 @@ class CoreReader {
 };
 
 MemoryReading read_memory(const MachineRoots& roots);
+/// Bytes that this process may still take: available, within the limit of its cgroup.
+int64_t usable_memory(const MachineRoots& roots = {});
 
 class PressureReader {
  public:
