@@ -247,6 +247,7 @@ endif()
 if(BRIM_TESTS AND BRIM_PYTHON AND NOT BRIM_SANITIZE)
   brim_add_test(cuda_tests ${BRIM_PYTHON} tests/backend/cuda/cuda_tests_test.py)
   brim_add_test(docs ${BRIM_PYTHON} tests/docs/examples_test.py ${CMAKE_CXX_COMPILER} include src tests ${PROJECT_BINARY_DIR}/generated)
+  brim_add_test(docs_torch ${BRIM_PYTHON} -B tests/docs/guide_torch.py docs/COMING_FROM.md) # skipped without PyTorch
   brim_add_test(api_reference ${BRIM_PYTHON} -B tests/docs/api_reference_test.py)
   brim_add_test(cuda_begin_kernel ${BRIM_PYTHON} tests/backend/cuda/begin_kernel_test.py)
   brim_add_test(kernel_table ${BRIM_PYTHON} tests/tools/kernel_table_test.py)
