@@ -4,8 +4,8 @@ lines of its CIFAR-10 tutorial, and the left column of each table of names.
 
     guide_torch.py DOCUMENT
 
-A piece of code runs if it does so with the variables of one of CONTEXTS. Where there is no GPU, what is asked of one is looked
-up and not called. Ends with 77 where there is no PyTorch."""
+A piece of code runs if it does so with one of the sets of variables that scopes() makes. What asks for GPUs, other processes or
+data sets is looked up and not called. Ends with 77 where there is no PyTorch."""
 import ast
 import contextlib
 import io
@@ -26,9 +26,8 @@ except ImportError:
 
 SAID = re.compile(r"(MXNet|PyTorch|TensorFlow) ((?:(?:, | and |, and )?`[^`]+`)+)")
 WRITTEN = re.compile(r"`((?:[^`\n]*\b(?:torch|transforms|nn|optim|F)\.\w|DataLoader\()[^`\n]*)`")
-# Looked up, not called: where there is no GPU; where there is no group of processes, and no data set.
-ASKS_A_GPU = re.compile(r"\bcuda\b|^e\.|^s\.wait|\.record_stream|pin_memory")
-ASKS_MORE = re.compile(r"\bdist\.|DistributedDataParallel|\bdatasets\.")
+# Not called.
+ASKS_MORE = re.compile(r"\bcuda\b|^e\.|^s\.wait|\.record_stream|pin_memory|\bdist\.|DistributedDataParallel|\bdatasets\.")
 # Python's shorthands of a page: what a fragment is a part of.
 WHOLE = ["{}", "torch.zeros(2, 3, {})", "DataLoader(d, {})", "nn.MultiheadAttention(8, 2)(sequence, sequence, sequence, {})"]
 
@@ -56,51 +55,47 @@ def try_gpu(i=0):
     return torch.device(f"cuda:{i}") if torch.cuda.device_count() > i else torch.device("cpu")
 
 
-def variables(x, y, w, b, i, t, **more):
+def variables(**others):
+    """What pieces take for granted, with some replaced by others."""
     nn, data = torch.nn, torch.utils.data
+    x = torch.arange(6.0).reshape(2, 3) / 6
+    index = torch.zeros(2, 3, dtype=torch.int64)
     net = nn.Sequential(nn.Linear(3, 1))
-    p = list(net.parameters())
     loss = net(torch.ones(1, 3)).sum()
     loss.backward(retain_graph=True)
-    o = torch.optim.SGD(net.parameters(), lr=0.1)
     d = data.TensorDataset(torch.ones(10, 3), torch.ones(10))
-    there = {"x": x, "y": y, "w": w, "b": b, "i": i, "t": t, "p": p, "trainset": d, "net": net, "model": net, "loss": loss, "o": o, "d": d,
-             "loader": data.DataLoader(d), "mask": x > 0, "c": x > 0, "device": torch.device("cpu"), "path": "data", "f": "file", "n": "name",
-             "s": net.state_dict(), "state": {}, "sequence": torch.ones(2, 4, 8), "try_gpu": try_gpu, "a": x.detach().numpy(),
-             "mean": [0.5] * 3, "std": [0.5] * 3, "inputs": torch.ones(2, 3), "outputs": torch.ones(2, 3), "criterion": nn.MSELoss()}
-    return {**NAMES, **there, **more}
+    there = {"x": x, "y": x.clone(), "X": x, "Z": x, "w": torch.ones(4), "b": torch.ones(4), "i": index, "t": index, "a": x.numpy(),
+             "inputs": x, "outputs": x, "sequence": torch.ones(2, 4, 8), "mean": [0.5] * 3, "std": [0.5] * 3, "net": net, "model": net,
+             "p": list(net.parameters()), "loss": loss, "o": torch.optim.SGD(net.parameters(), lr=0.1), "s": net.state_dict(), "state": {},
+             "d": d, "trainset": d, "loader": data.DataLoader(d), "criterion": nn.MSELoss(), "device": torch.device("cpu"),
+             "try_gpu": try_gpu, "f": lambda *_: None, "n": "name", "path": "data"}
+    there.update(others)
+    return {**NAMES, **there, "mask": there["x"] > 0, "c": there["x"] > 0}
 
 
-def contexts():
+def scopes():
     """Sets of variables, made anew: code changes them."""
-    matrix = lambda: torch.arange(6.0).reshape(2, 3) / 6  # noqa: E731
-    square = lambda n, **k: torch.eye(n, **k)  # noqa: E731
-    lr = torch.optim.lr_scheduler
-    index = torch.zeros(2, 3, dtype=torch.int64)
-    yield variables(matrix(), matrix(), torch.ones(4, 3), torch.ones(4), index, index[:, 0], p=torch.full((2, 3), 0.5), device="cpu", q=torch.ones(1, 2, 4, 8),
-                    k=torch.ones(1, 2, 4, 8), v=torch.ones(1, 2, 4, 8), m=torch.zeros(3), X=matrix(), Z=matrix(), d=torch.device("cpu"), f=lambda *_: None)
-    yield variables(torch.ones(1), torch.ones(1), torch.ones(5), torch.ones(1), torch.tensor([0]), torch.tensor([0]), n=5)
-    yield variables(square(3), square(3), square(3), torch.ones(3), torch.tensor([0, 1, 2]), torch.ones(3, 3), f=lambda e: 1.0, v=torch.ones(3), m=torch.zeros(3))
-    picture = torch.ones(2, 4, 8, 8)
-    yield variables(picture, picture, torch.ones(4, 4, 3, 3), torch.ones(4), torch.zeros(2, 1, 1, 1, dtype=torch.int64), torch.ones(2, 4, 8, 8))
-    yield variables(torch.ones(2, 4, 8), torch.ones(2, 8, 4), torch.ones(6, 4, 3), torch.ones(6), index, index)
-    yield variables(torch.ones(2, 8), torch.ones(2, 8), torch.ones(4, 8), torch.ones(4), index, index, v=torch.ones(8), m=torch.zeros(8))
-    bools = torch.ones(2, 3, dtype=torch.bool)
-    yield variables(bools, bools, bools, bools, index, index)
-    leaf = torch.ones(3, 3, requires_grad=True)
-    yield variables(leaf, leaf, leaf, leaf, torch.zeros(3, 3, dtype=torch.int64), index, loss=(leaf**2).sum(), f=lambda g: None)
-    precise = torch.ones(2, 2, requires_grad=True, dtype=torch.float64)
-    yield variables(precise, precise, precise, precise, index, index, f=lambda z: (z**2).sum())
-    vector = torch.arange(4.0)
-    yield variables(vector, vector, torch.ones(4), torch.ones(4), torch.tensor([0, 1]), torch.tensor([0, 1]))
-    plain = variables(matrix(), matrix(), torch.ones(4), torch.ones(4), index, index)
-    yield {**plain, "s": lr.StepLR(plain["o"], 30), "f": lambda module, *_: None}
-    scaler = torch.amp.GradScaler("cpu")
-    plain = variables(matrix(), matrix(), torch.ones(4), torch.ones(4), index, index)
-    yield {**plain, "s": scaler}
-    plain = variables(matrix(), matrix(), torch.ones(4), torch.ones(4), index, index)
-    yield {**plain, "s": plain["o"].state_dict(), "n": "new", "x": torch.nn.Parameter(matrix())}
-    yield variables(torch.ones(1, 3), matrix(), torch.ones(4), torch.ones(4), index, index, s={"x": matrix()}, f="net.onnx")
+    ones, matrix = torch.ones, torch.eye(3)
+    yield variables()
+    yield variables(w=ones(4, 3), t=torch.zeros(2, dtype=torch.int64), p=torch.full((2, 3), 0.5), d="cpu", m=torch.zeros(3), v=ones(3))
+    yield variables(q=ones(1, 2, 4, 8), k=ones(1, 2, 4, 8), v=ones(1, 2, 4, 8), f="file")
+    yield variables(x=matrix, y=matrix, w=matrix, b=ones(3), i=torch.tensor([0, 1, 2]), t=ones(3, 3), f=lambda epoch: 1.0)
+    yield variables(x=ones(1), y=ones(1), w=ones(5), b=ones(1), i=torch.tensor([0]), n=5)
+    yield variables(x=torch.arange(4.0), y=torch.arange(4.0), i=torch.tensor([0, 1]))
+    picture, sequence = ones(2, 4, 8, 8), ones(2, 4, 8)
+    yield variables(x=picture, y=picture, w=ones(4, 4, 3, 3), i=torch.zeros(2, 1, 1, 1, dtype=torch.int64), t=picture)
+    yield variables(x=sequence, y=sequence.transpose(1, 2), w=ones(6, 4, 3), b=ones(6))
+    yield variables(x=ones(2, 8), y=ones(2, 8), w=ones(4, 8))
+    bools = ones(2, 3, dtype=torch.bool)
+    yield variables(x=bools, y=bools)
+    leaf = ones(3, 3, requires_grad=True)
+    yield variables(x=leaf, y=leaf, loss=(leaf**2).sum())
+    yield variables(x=ones(2, 2, requires_grad=True, dtype=torch.float64), f=lambda z: (z**2).sum())
+    yield variables(x=torch.nn.Parameter(matrix))
+    plain = variables()
+    for s in (torch.optim.lr_scheduler.StepLR(plain["o"], 30), torch.amp.GradScaler("cpu"), plain["o"].state_dict()):
+        yield {**plain, "s": s}
+    yield variables(x=ones(1, 3), s={"x": matrix}, f="net.onnx")
 
 
 def statements(code):
@@ -137,7 +132,7 @@ def parts(code):
 def runs_in_one(statement):
     """"" where it runs with one set of variables, else what is wrong with it."""
     reasons = []
-    for scope in contexts():
+    for scope in scopes():
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 for part in parts(statement):
@@ -158,15 +153,16 @@ def runs(code):
 
 
 def is_known(code):
-    """"" where all names that hang on modules are there, else the one that is not."""
+    """"" where all attributes are there, else the one that is not."""
+    roots = {**variables(), "e": torch.cuda.Event, "s": torch.cuda.Stream}
     for part in parts(statements(code)[0]):
         for node in ast.walk(ast.parse(part)):
             path = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
-            root, _, rest = path.partition(".")
-            if not re.fullmatch(r"\w+(\.\w+)+", path) or root not in NAMES:
+            root, *names = path.split(".")
+            if not re.fullmatch(r"\w+(\.\w+)+", path) or root not in roots:
                 continue
-            value = NAMES[root]
-            for name in rest.split("."):
+            value = roots[root]
+            for name in names:
                 if not hasattr(value, name):
                     return f"there is no {path}"
                 value = getattr(value, name)
@@ -203,7 +199,7 @@ def main():
             if any(root in code and name not in NAMES for root, name in NEEDS.items()):
                 skipped += 1
                 continue
-            only_known = (ASKS_A_GPU.search(code) and not torch.cuda.is_available()) or ASKS_MORE.search(code)
+            only_known = ASKS_MORE.search(code)
             looked_up += bool(only_known)
             wrong = is_known(code) if only_known else runs(code)
             if wrong:
