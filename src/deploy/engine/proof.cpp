@@ -160,6 +160,7 @@ void check_batches(nn::Module& network, const EngineForward& forward,
 Proof proof_of(nn::Module& network, const EngineForward& forward,
                const std::vector<Tensor>& examples, const EngineNetwork& simple,
                const EngineOptions& options) {
+  if (options.progress) options.progress("samples drawn", 0);
   const int64_t tokens = tokens_of(simple);
   Generator random(0);
   Proof proof;

@@ -21,6 +21,10 @@
 namespace brim::deploy {
 namespace {
 
+void report(const EngineOptions& options, const std::string& what, double fraction) {
+  if (options.progress) options.progress(what, fraction);
+}
+
 /// The programs of an engine, one for each size of a batch.
 class Programs {
  public:
@@ -57,9 +61,8 @@ class Programs {
   EngineProgram program_of(int64_t pass, EngineWeights& weights) {
     const std::string what =
         pass == 1 ? "layers measured" : fmt::format("layers measured, {} samples at once", pass);
-    return engine_program(simplified(pass), pass, options_.threads, weights, [&](double fraction) {
-      if (options_.progress) options_.progress(what, fraction);
-    });
+    return engine_program(simplified(pass), pass, options_.threads, weights,
+                          [&](double fraction) { report(options_, what, fraction); });
   }
 
   /// As many samples as go through the steps together fastest: few stay in the cache, and threads
@@ -78,7 +81,10 @@ class Programs {
     return found->second;
   }
 
+  /// A sample of a run in such passes. They go one after the other: some show what all take.
   double seconds_of(int64_t batch, int64_t pass) {
+    constexpr int64_t kMaxBatch = 256;
+    batch = std::min(batch, kMaxBatch);
     EngineWeights weights;
     EngineFile file;
     file.programs.push_back(program_of(pass, weights));
@@ -86,7 +92,9 @@ class Programs {
     file.weights = &weights;
     file.inputs = options_.inputs;
     file.outputs = output_names(options_);
-    return OpenedEngine(bytes_of(file), options_.threads).seconds(batch);
+    report(options_, fmt::format("passes of {} measured", pass), 0);
+    return OpenedEngine(bytes_of(file), options_.threads).seconds(batch) /
+           static_cast<double>(batch);
   }
 
   nn::Module& network_;
@@ -197,8 +205,7 @@ EngineSummary save_engine(const std::string& path, nn::Module& network,
     const OpenedEngine engine(bytes, options.threads);
     double done = 0;
     for (const int64_t batch : options.batches) {
-      if (options.progress)
-        options.progress("batches verified", done++ / static_cast<double>(options.batches.size()));
+      report(options, "batches verified", done++ / static_cast<double>(options.batches.size()));
       const OpenedEngine::Verified found = engine.verify(batch);
       summary.difference = std::max(summary.difference, found.difference);
       summary.session_bytes = std::max(summary.session_bytes, found.bytes);
