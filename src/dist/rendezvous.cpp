@@ -1,12 +1,9 @@
 #include "dist/rendezvous.h"
 
-#include <brim/interface.h>
 #include <fmt/ranges.h>
 #include <poll.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <iterator>
 #include <list>
 #include <set>
@@ -20,24 +17,11 @@
 namespace brim::dist {
 namespace {
 
-constexpr double kHelloSeconds = 5;    // that a connection has to say who it is
-constexpr double kConnectSeconds = 5;  // that a listener has to answer
-constexpr size_t kMaxPending = 256;    // that have not said who they are
+constexpr double kHelloSeconds = 5;      // that a connection has to say who it is
+constexpr double kFirstPatience = 0.5;   // seconds that a listener has to answer at first
+constexpr double kLongestPatience = 5;   // and in the end: each time it has twice as long
+constexpr size_t kMaxPending = 256;      // that have not said who they are
 constexpr const char* kAllHadMet = ", since all had met";
-
-template <size_t N>
-void put(char (&to)[N], const std::string& text) {
-  std::memcpy(to, text.data(), std::min(text.size(), N - 1));
-}
-template <size_t N>
-std::string take(const char (&from)[N]) {
-  return printable(std::string(from, strnlen(from, N)));
-}
-
-#define BRIM_TEXT_OF(symbol) #symbol
-#define BRIM_TEXT(symbol) BRIM_TEXT_OF(symbol)
-/// The version with a hash of the headers.
-std::string build() { return BRIM_TEXT(BRIM_INTERFACE); }
 
 void answer(Socket& socket, const Fault& fault) {
   const Answer::Verdict verdict = fault.text.empty()   ? Answer::Verdict::accepted
@@ -66,10 +50,6 @@ bool read_hello(PendingConnection& connection) {
   return got < 0 || connection.got == sizeof(Hello);
 }
 
-std::string names(const std::set<int>& ranks) {
-  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
-}
-
 /// Of ranks that did not come in time. `last_fault`: whom the listener turned away, or "".
 [[noreturn]] void raise_missing(const std::set<int>& ranks, const Socket& listener,
                                 const Expected& expected, const std::string& last_fault) {
@@ -79,73 +59,18 @@ std::string names(const std::set<int>& ranks) {
   raise<DistError>(
       "[dist] not all ranks came within {:g} s: {} did not come to rank {} at {}{}; were all "
       "processes started?",
-      expected.timeout, names(ranks), expected.rank, own_end(listener).str(), hint);
+      expected.timeout, names_of(ranks), expected.rank, own_end(listener).str(), hint);
+}
+
+/// Of ranks that are late: they may have stopped, where no launcher looks after them.
+void name_late_ranks(const std::set<int>& ranks, const Socket& listener, const Expected& expected) {
+  warn_on_stderr(fmt::format(
+      "[dist] {} did not come to rank {} at {} within {:g} s, and will be waited for until {:g} s "
+      "are over: not started yet, or stopped",
+      names_of(ranks), expected.rank, own_end(listener).str(), expected.notice, expected.timeout));
 }
 
 }  // namespace
-
-EndpointRow EndpointRow::of(const Endpoint& endpoint) {
-  EndpointRow row;
-  put(row.host, endpoint.host);
-  row.port = endpoint.port;
-  return row;
-}
-Endpoint EndpointRow::endpoint() const { return {take(host), static_cast<uint16_t>(port)}; }
-
-bool send_answer(Socket& socket, Answer::Verdict verdict, const std::string& text, double deadline,
-                 std::string& why) {
-  Answer message;
-  message.verdict = verdict;
-  put(message.text, text);
-  if (send_all(socket, &message, sizeof(message), deadline, why)) return true;
-  socket.shut_down();
-  return false;
-}
-std::string text_of(const Answer& answer) { return take(answer.text); }
-
-void raise_silent(const std::set<int>& ranks, int rank, const Endpoint& at, double seconds,
-                  const std::string& when) {
-  const bool one = ranks.size() == 1;
-  raise<DistError>(
-      "[dist] {} {} not been heard of for {:.1f} s by rank {} at {}{}: {} stopped, or {} has",
-      names(ranks), one ? "has" : "have", seconds, rank, at.str(), when,
-      one ? "it has" : "they have", one ? "its host" : "their host");
-}
-
-Hello make_hello(int rank, int size, uint16_t port, uint64_t mesh, const std::string& token) {
-  Hello hello;
-  hello.rank = rank, hello.size = size, hello.port = port, hello.mesh = mesh;
-  put(hello.build, build());
-  put(hello.token, token);
-  return hello;
-}
-
-Fault fault_of(const Hello& hello, const Expected& expected) {
-  const Hello like = make_hello(0, 0, 0, 0, expected.token);
-  const auto differs = [](const auto& x, const auto& y) {
-    return std::memcmp(x, y, sizeof(x)) != 0;
-  };
-  if (differs(hello.magic, like.magic)) return {"this is no rank of brim", true};
-  if (hello.byte_order != like.byte_order) return {"the machines order bytes differently", true};
-  if (differs(hello.token, like.token))
-    return {"it is of another run: the token differs (BRIM_TOKEN, or the launcher's job number)",
-            true};
-  if (differs(hello.build, like.build))
-    return {fmt::format("rank {} is brim {}, and rank {} brim {}; use one build", hello.rank,
-                        take(hello.build), expected.rank, take(like.build))};
-  if (hello.size != expected.size)
-    return {fmt::format("rank {} is in a world of {}, and rank {} in one of {}", hello.rank,
-                        hello.size, expected.rank, expected.size)};
-  if (hello.rank < 0 || hello.rank >= hello.size)
-    return {fmt::format("rank {} of a world of {}", hello.rank, hello.size)};
-  if (hello.rank < expected.first || hello.rank == expected.rank)
-    return {fmt::format("rank {} is there already", hello.rank)};
-  if (hello.mesh - expected.mesh >= static_cast<uint64_t>(expected.meshes))
-    return {"it is of another group of the same run"};
-  if (hello.port > 65535)
-    return {fmt::format("rank {} listens on port {}", hello.rank, hello.port)};
-  return {};
-}
 
 std::vector<std::vector<Arrival>> accept_ranks(const Socket& listener, const Expected& expected,
                                                RendezvousHost* host) {
@@ -160,8 +85,13 @@ std::vector<std::vector<Arrival>> accept_ranks(const Socket& listener, const Exp
   }
   std::list<PendingConnection> pending;
   std::string last_fault;
+  bool is_noticed = expected.notice == 0;
   while (true) {
     double now = steady_seconds();
+    if (!is_noticed && !missing.empty() && now >= expected.begin + expected.notice) {
+      name_late_ranks({missing.begin(), missing.end()}, listener, expected);
+      is_noticed = true;
+    }
     try {
       const bool are_all_connected = !host || host->check_ranks(arrivals[0], now);
       if (missing.empty() && are_all_connected) return arrivals;
@@ -207,19 +137,6 @@ std::vector<std::vector<Arrival>> accept_ranks(const Socket& listener, const Exp
   }
 }
 
-HandshakeResult handshake(const Socket& socket, const Hello& hello, double deadline,
-                          std::string& why) {
-  Answer message;
-  if (!send_all(socket, &hello, sizeof(hello), deadline, why) ||
-      !receive_all(socket, &message, sizeof(message), deadline, why))
-    return HandshakeResult::no_answer;
-  why = text_of(message);
-  if (message.verdict == Answer::Verdict::other_run) return HandshakeResult::other_run;
-  BRIM_CHECK(message.verdict == Answer::Verdict::accepted, DistError,
-             "[dist] rank {} was turned away at {}: {}", hello.rank, other_end(socket).str(), why);
-  return HandshakeResult::accepted;
-}
-
 namespace {
 
 /// Rank 0: the table of all, and a connection to each.
@@ -235,13 +152,13 @@ std::vector<Endpoint> host_table(const TcpOptions& options, const std::string& h
       host, fmt::join(options.ports, ", "));
   mesh = listen_on({host, 0});
   RendezvousHost rank_zero(own_end(listener), options.group.heartbeat_timeout);
-  std::vector<Arrival> arrivals = std::move(accept_ranks(listener,
-                                                         {.rank = 0,
-                                                          .size = options.size,
-                                                          .token = options.token,
-                                                          .begin = deadline - options.join_timeout,
-                                                          .timeout = options.join_timeout},
-                                                         &rank_zero)[0]);
+  const Expected expected{.rank = 0,
+                          .size = options.size,
+                          .token = options.token,
+                          .begin = deadline - options.join_timeout,
+                          .timeout = options.join_timeout,
+                          .notice = options.group.heartbeat_timeout};
+  std::vector<Arrival> arrivals = std::move(accept_ranks(listener, expected, &rank_zero)[0]);
   std::vector<Endpoint> endpoints = {own_end(mesh)};
   for (size_t r = 1; r < arrivals.size(); ++r)
     endpoints.push_back(
@@ -257,10 +174,12 @@ std::vector<Endpoint> fetch_table(const TcpOptions& options, const std::string& 
                                   double deadline) {
   std::string why = "no answer", turned_away;
   Endpoint last{host, 0};
-  while (steady_seconds() < deadline) {
+  // Who listens at a port may be a stranger that never answers.
+  for (double patience = kFirstPatience; steady_seconds() < deadline;
+       patience = std::min(2 * patience, kLongestPatience)) {
     for (const uint16_t port : options.ports) {
       last = {host, port};
-      const double seconds = std::min(kConnectSeconds, deadline - steady_seconds());
+      const double seconds = std::min(patience, deadline - steady_seconds());
       if (seconds <= 0) break;
       const Socket socket = connect_to(last, seconds, why);
       if (!socket.is_open()) continue;
@@ -280,8 +199,7 @@ std::vector<Endpoint> fetch_table(const TcpOptions& options, const std::string& 
   }
   raise<DistError>(
       "[dist] rank {} finds no rank 0 at {} within {:g} s: {}; is it running, and is MASTER_ADDR "
-      "its "
-      "host?",
+      "its host?",
       options.rank, last.str(), options.join_timeout, turned_away.empty() ? why : turned_away);
 }
 

@@ -66,22 +66,27 @@ void RendezvousHost::send_failure(std::span<Arrival> arrivals, const std::string
 
 void RendezvousHost::send_table(std::vector<Arrival>& arrivals,
                                 std::span<const EndpointRow> table) const {
-  const double deadline = steady_seconds() + timeout_;
-  for (size_t r = 0; r < arrivals.size(); ++r) {
-    Socket& socket = arrivals[r].socket;
-    if (!socket.is_open()) continue;
-    std::string why;
-    if (send_answer(socket, Answer::Verdict::complete, "", deadline, why) &&
-        send_all(socket, table.data(), table.size_bytes(), deadline, why))
-      continue;
-    const std::string text = fmt::format(
-        "[dist] rank {} came to rank 0 at {} and did not take the addresses of all ({}): it has "
-        "stopped, was killed, or crashed",
-        r, at_.str(), why);
-    send_failure(std::span(arrivals).subspan(r + 1), text);
-    throw DistError(text);
+  // Those that have the table hear nothing meanwhile.
+  const double deadline = steady_seconds() + timeout_ / 2;
+  for (const bool all_have_it : {false, true}) {
+    for (size_t r = 0; r < arrivals.size(); ++r) {
+      Socket& socket = arrivals[r].socket;
+      if (!socket.is_open()) continue;
+      std::string why;
+      const auto verdict = all_have_it ? Answer::Verdict::complete : Answer::Verdict::table;
+      if (send_answer(socket, verdict, "", deadline, why) &&
+          (all_have_it || send_all(socket, table.data(), table.size_bytes(), deadline, why)))
+        continue;
+      const std::string text = fmt::format(
+          "[dist] rank {} came to rank 0 at {} and did not take the addresses of all ({}): it has "
+          "stopped, was killed, or crashed",
+          r, at_.str(), why);
+      socket.close();
+      send_failure(arrivals, text);
+      throw DistError(text);
+    }
   }
-  // A connection that is closed with beats in it takes the table along.
+  // A connection that is closed with beats in it takes what was sent along.
   const double until = steady_seconds() + kReadSeconds;
   for (const Arrival& arrival : arrivals) {
     char beats[64];
@@ -100,6 +105,7 @@ void wait_for_table(const Socket& socket, int rank, double timeout, std::span<En
   };
   Answer message;
   size_t got = 0;
+  bool has_table = false;
   double before = steady_seconds(), heard = before, beat = 0;
   while (true) {
     const double now = steady_seconds();
@@ -114,8 +120,12 @@ void wait_for_table(const Socket& socket, int rank, double timeout, std::span<En
     if (got == sizeof(message)) {
       got = 0;
       if (message.verdict == Answer::Verdict::failed) fail("it has given up: " + text_of(message));
+      if (message.verdict == Answer::Verdict::table) {
+        if (!receive_all(socket, table.data(), table.size_bytes(), now + timeout, why)) fail(why);
+        has_table = true;
+      }
       if (message.verdict != Answer::Verdict::complete) continue;
-      if (!receive_all(socket, table.data(), table.size_bytes(), now + timeout, why)) fail(why);
+      if (!has_table) fail("it sent no addresses");
       return;
     }
     if (now - heard >= timeout)

@@ -1,4 +1,4 @@
-// Between a rank's arrival at rank 0 and the table of all: rank 0 and those that came send each
+// Between a rank's arrival at rank 0 and the moment when all have the table: rank 0 and those that came send each
 // other heartbeats, twice a second. So one that is stopped or killed meanwhile is named within the
 // time limit of the heartbeat, however late others are.
 #pragma once
@@ -23,8 +23,8 @@ class RendezvousHost {
   bool check_ranks(std::vector<Arrival>& arrivals, double now);
   /// Tells those that came why there will be no table.
   static void send_failure(std::span<Arrival> arrivals, const std::string& why);
-  /// Gives the table to all, and waits a moment for those that are slow to take it. Throws
-  /// DistError naming one that did not take it, of which it tells those that have no table yet.
+  /// Gives the table to all, then the word to use it, and waits a moment for those that are slow to
+  /// take it. Throws DistError naming one that did not take it, as the others learn, too.
   void send_table(std::vector<Arrival>& arrivals, std::span<const EndpointRow> table) const;
 
  private:

@@ -4,6 +4,7 @@
 #include <brim/dist/launch.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <random>
@@ -224,13 +225,31 @@ TEST(Rendezvous, RanksThatDoNotTakeTheTableAreNamedToTheOthers) {
     EXPECT_TRUE(has(e.what(), says)) << e.what();
     EXPECT_TRUE(has(e.what(), error_text(EPIPE))) << e.what();
   }
-  std::string why;
-  Answer answer;
-  ASSERT_TRUE(receive_all(ranks[1], &answer, sizeof(answer), steady_seconds() + 10, why)) << why;
-  EXPECT_EQ(answer.verdict, Answer::Verdict::complete);
-  ASSERT_TRUE(receive_all(ranks[3], &answer, sizeof(answer), steady_seconds() + 10, why)) << why;
-  EXPECT_EQ(answer.verdict, Answer::Verdict::failed);
-  EXPECT_TRUE(has(text_of(answer), says)) << text_of(answer);
+  for (const size_t rank : {1, 3}) {  // the one that has the table already, and the one behind
+    std::vector<EndpointRow> table(4);
+    try {
+      wait_for_table(ranks[rank], static_cast<int>(rank), 10, table);
+      ADD_FAILURE() << "rank " << rank << " goes on";
+    } catch (const DistError& e) {
+      EXPECT_TRUE(has(e.what(), "it has given up: [dist] " + says)) << e.what();
+    }
+  }
+}
+
+TEST(Rendezvous, RanksThatAreLateAreNamedOnStderr) {
+  const Socket listener = listen_on({"127.0.0.1", 0});
+  Expected expected{.rank = 0, .size = 3, .token = "t", .timeout = 0.2, .notice = 0.01};
+  const auto warning = [&] {
+    testing::internal::CaptureStderr();
+    expected.begin = steady_seconds();
+    EXPECT_THROW((void)accept_ranks(listener, expected), DistError);
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string text = warning();
+  EXPECT_TRUE(has(text, "ranks 1, 2 did not come to rank 0 at 127.0.0.1:")) << text;
+  EXPECT_EQ(std::ranges::count(text, '\n'), 1) << text;
+  expected.notice = 10;
+  EXPECT_EQ(warning(), "");
 }
 
 TEST(Rendezvous, RankZerosDeadlineCountsOnceItIsFound) {
