@@ -25,6 +25,9 @@ PROFILES = {
     "A100 SXM 80GB": {"memory": 80, "bandwidth": 2039, "peer": 300, "f32": 19.5, "f16": 312},
 }
 ONE_HOST = {"gpus": 8, "hosts": 1, "network": 100}
+FOUR_HOSTS = {"gpus": 32, "hosts": 4, "network": 100}
+DLPERF = "DLPerf v1.0 (Oneflow-Inc/DLPerf, reports): DDP of PyTorch 1.5, DALI, InfiniBand of 100 Gbit/s"
+DDP = {"profile": "V100 SXM2 16GB", "model": "resnet50", "precision": "fp32", "batch": 128}
 CASES = [
     {
         "source": "TensorFlow benchmarks, May 2017 (developers.googleblog.com): DGX-1, synthetic data, 219 images/s on one GPU",
@@ -55,6 +58,27 @@ CASES = [
         **ONE_HOST,
         "one": 938,
         "of_linear": 7248 / 8 / 938,
+    },
+    {
+        "source": f"{DLPERF}: 354.40 and 2719.07 images/s",
+        **DDP,
+        **ONE_HOST,
+        "one": 354.40,
+        "of_linear": 2719.07 / 8 / 354.40,
+    },
+    {
+        "source": f"{DLPERF}: 354.40 and 10632.33 images/s",
+        **DDP,
+        **FOUR_HOSTS,
+        "one": 354.40,
+        "of_linear": 10632.33 / 32 / 354.40,
+    },
+    {
+        "source": f"{DLPERF}: of four times what one host of 8 trains, 2719.07 images/s, 10632.33",
+        **DDP,
+        **FOUR_HOSTS,
+        "one": 2719.07 / 8,
+        "of_linear": 10632.33 / 4 / 2719.07,
     },
     {
         "source": "Horovod's docs/benchmarks: 128 servers of 4 Pascal GPUs, 25 Gbit/s RoCE, 1657 images/s on 16 GPUs, 90 % of linear",

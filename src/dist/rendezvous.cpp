@@ -17,10 +17,10 @@
 namespace brim::dist {
 namespace {
 
-constexpr double kHelloSeconds = 5;      // that a connection has to say who it is
-constexpr double kFirstPatience = 0.5;   // seconds that a listener has to answer at first
-constexpr double kLongestPatience = 5;   // and in the end: each time it has twice as long
-constexpr size_t kMaxPending = 256;      // that have not said who they are
+constexpr double kHelloSeconds = 5;     // that a connection has to say who it is
+constexpr double kFirstPatience = 0.5;  // seconds that a listener has to answer at first
+constexpr double kLongestPatience = 5;  // and in the end: each time it has twice as long
+constexpr size_t kMaxPending = 256;     // that have not said who they are
 constexpr const char* kAllHadMet = ", since all had met";
 
 void answer(Socket& socket, const Fault& fault) {

@@ -1,5 +1,5 @@
-// How processes find each other: rank 0 listens, the others come and say who they are (hello.h), and
-// get the addresses of all; then each connects to those before it.
+// How processes find each other: rank 0 listens, the others come and say who they are (hello.h),
+// and get the addresses of all; then each connects to those before it.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Between a rank's arrival at rank 0 and the moment when all have the table: rank 0 and those that came send each
-// other heartbeats, twice a second. So one that is stopped or killed meanwhile is named within the
-// time limit of the heartbeat, however late others are.
+// Between a rank's arrival at rank 0 and the moment when all have the table: rank 0 and those that
+// came send each other heartbeats, twice a second. So one that is stopped or killed meanwhile is
+// named within the time limit of the heartbeat, however late others are.
 #pragma once
 
 #include <span>
