@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <thread>
@@ -24,7 +25,8 @@
 namespace brim::io {
 namespace {
 
-constexpr size_t kBuffer = 1 << 16;
+constexpr size_t kBuffer = 1 << 16, kBypassBuffer = 1 << 20;
+constexpr size_t kBlock = 4096;  // memory, positions and sizes of writes past the cache
 
 }  // namespace
 
@@ -72,8 +74,9 @@ int open_in_place(const std::string& path, bool is_pipe) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(const std::string& path, Links links)
-    : path_(links == Links::follow ? without_links(path) : path) {
+AtomicFile::AtomicFile(const std::string& path, Links links, Cache cache)
+    : path_(links == Links::follow ? without_links(path) : path),
+      capacity_(cache == Cache::bypass ? kBypassBuffer : kBuffer) {
   BRIM_CHECK(!path_.empty(), FileError, "[file] an empty path names no file; give one");
   struct stat info {};
   const bool exists = (links == Links::follow ? stat : lstat)(path_.c_str(), &info) == 0;
@@ -94,6 +97,14 @@ AtomicFile::AtomicFile(const std::string& path, Links links)
                "[file] {} is a pipe that nobody reads; start its reader first", path_);
     raise<FileError>("[file] {} cannot be written: {}", path_, write_failure(error));
   }
+  if (cache == Cache::bypass && temporary_ != path_) bypasses_ = set_bypass(true);
+  buffer_.reset(static_cast<char*>(std::aligned_alloc(kBlock, capacity_)));
+  if (!buffer_) fail("buffered", ENOMEM);
+}
+
+bool AtomicFile::set_bypass(bool on) noexcept {
+  const int flags = fcntl(fd_, F_GETFL);
+  return fcntl(fd_, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
 }
 
 void AtomicFile::open_temporary(std::optional<unsigned> old_mode) {
@@ -129,30 +140,39 @@ void AtomicFile::fail(const char* what, int error) {
 
 void AtomicFile::write(const void* data, size_t bytes) {
   BRIM_CHECK(fd_ >= 0, FileError, "[file] {}: written to after it was closed", path_);
-  if (buffer_.size() + bytes > kBuffer) flush();
-  if (bytes < kBuffer) {
-    buffer_.append(static_cast<const char*>(data), bytes);
-    return;
-  }
   const char* from = static_cast<const char*>(data);
   while (bytes > 0) {
-    const ssize_t n = ::write(fd_, from, bytes);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail("written", n < 0 ? errno : EIO);
-    from += n;
-    bytes -= static_cast<size_t>(n);
+    if (buffered_ == 0 && bytes >= capacity_ && !bypasses_) return put(from, bytes);
+    const size_t part = std::min(bytes, capacity_ - buffered_);
+    std::memcpy(buffer_.get() + buffered_, from, part);
+    buffered_ += part, from += part, bytes -= part;
+    if (buffered_ == capacity_) flush();
   }
 }
 
 void AtomicFile::flush() {
-  size_t done = 0;
-  while (done < buffer_.size()) {
-    const ssize_t n = ::write(fd_, buffer_.data() + done, buffer_.size() - done);
+  const size_t bytes = std::exchange(buffered_, 0);
+  const size_t blocks = bypasses_ ? bytes / kBlock * kBlock : bytes;
+  put(buffer_.get(), blocks);
+  if (blocks == bytes) return;
+  bypasses_ = !set_bypass(false);
+  put(buffer_.get() + blocks, bytes - blocks);
+}
+
+void AtomicFile::put(const char* from, size_t bytes) {
+  if (hash_) hash_->add(from, bytes);
+  while (bytes > 0) {
+    const ssize_t n = ::write(fd_, from, bytes);
     if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EINVAL && bypasses_) {  // it cannot, or after a part of a block
+      bypasses_ = !set_bypass(false);
+      if (!bypasses_) continue;
+      errno = EINVAL;
+    }
     if (n <= 0) fail("written", n < 0 ? errno : EIO);
-    done += static_cast<size_t>(n);
+    from += n;
+    bytes -= static_cast<size_t>(n);
   }
-  buffer_.clear();
 }
 
 void AtomicFile::start_writeback() {

@@ -64,23 +64,30 @@ Json write_tensor_files(const std::string& path, const std::vector<TensorFile>& 
              "[checkpoint] {}/{} would hold {} bytes, more than the {} that are read back; use "
              "shorter class names",
              path, kStateFile, state.size(), kMaxStateBytes);
-  std::deque<io::AtomicFile> open;
-  std::vector<std::string> names;
+  struct Part {
+    std::string name;
+    io::StreamHash hash;
+    io::AtomicFile file;
+    Part(const std::string& folder, const std::string& name)
+        : name(name), file(folder + "/" + name, io::Links::follow, io::Cache::bypass) {
+      file.hash_into(hash);
+    }
+  };
+  std::deque<Part> parts;
   const auto begin = [&](const std::string& name) -> io::AtomicFile& {
-    names.push_back(name);
-    return open.emplace_back(path + "/" + name);
+    return parts.emplace_back(path, name).file;
   };
   for (const TensorFile& file : files) {
     io::write_safetensors(begin(file.name + ".safetensors"), file.tensors, file.metadata);
     if (!file.index.empty()) begin(file.index_name).write(file.index);
   }
   if (!state.empty()) begin(kStateFile).write(state);
-  for (io::AtomicFile& file : open) file.start_writeback();
-  for (io::AtomicFile& file : open) file.commit(io::FolderSync::later);
+  for (Part& part : parts) part.file.start_writeback();
   Json manifest = Json::object();
-  for (const std::string& name : names) {
-    const io::FileHash hash = io::hash_file(path + "/" + name);
-    manifest[name] = {{"bytes", hash.bytes}, {"xxh64", hash.hex}};
+  for (Part& part : parts) {
+    part.file.commit(io::FolderSync::later);
+    const io::FileHash hash = part.hash.digest();
+    manifest[part.name] = {{"bytes", hash.bytes}, {"xxh64", hash.hex}};
   }
   return manifest;
 }

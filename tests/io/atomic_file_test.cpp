@@ -4,14 +4,17 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <brim/core/error.h>
+#include <fmt/format.h>
 
 #include "io/temporary.h"
 #include "message_of.h"
@@ -24,8 +27,9 @@ namespace fs = std::filesystem;
 
 class AtomicFileTest : public ::testing::Test {
  protected:
-  std::string content() const {
-    std::ifstream in(path);
+  std::string content() const { return content_of(path); }
+  static std::string content_of(const std::string& file) {
+    std::ifstream in(file, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
   std::ptrdiff_t files() const { return std::distance(fs::directory_iterator(folder.path()), {}); }
@@ -80,13 +84,42 @@ TEST_F(AtomicFileTest, NoRoomLeavesTheOldOne) {
   const rlimit small = {.rlim_cur = 100000, .rlim_max = before.rlim_max};
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   setrlimit(RLIMIT_FSIZE, &small);
-  const std::string message =
-      tests::message_of<FileError>([&] { write_file_atomically(path, std::string(200000, 'x')); });
+  for (const Cache cache : {Cache::use, Cache::bypass}) {
+    const std::string message = tests::message_of<FileError>([&] {
+      AtomicFile file(path, Links::follow, cache);
+      file.write(std::string(3000000, 'x'));
+      file.commit();
+    });
+    EXPECT_NE(message.find(path + " cannot be written: File too large"), std::string::npos)
+        << message;
+    EXPECT_EQ(content(), "old");
+    EXPECT_EQ(files(), 1);
+  }
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
-  EXPECT_NE(message.find(path), std::string::npos) << message;
-  EXPECT_EQ(content(), "old");
-  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(AtomicFileTest, PastTheCacheTheBytesAreTheSame) {
+  // Around blocks and buffers, in writes of several sizes; in memory, too, which has no other way.
+  std::vector<std::string> paths = {path};
+  if (fs::is_directory("/dev/shm"))
+    paths.push_back(fmt::format("/dev/shm/brim-atomic-file-test-{}", getpid()));
+  for (const std::string& to : paths)
+    for (const size_t size : {0, 1, 4095, 4096, 4097, 1 << 20, (1 << 20) + 1, 3000000}) {
+      std::string bytes(size, '\0');
+      for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i * 7 + i / 256);
+      StreamHash hash;
+      AtomicFile file(to, Links::follow, Cache::bypass);
+      file.hash_into(hash);
+      for (size_t at = 0, part = 1; at < size; at += part, part = part * 3 + 1)
+        file.write(std::string_view(bytes).substr(at, part));
+      file.start_writeback();
+      file.commit();
+      EXPECT_TRUE(content_of(to) == bytes) << to << " " << size;
+      EXPECT_EQ(hash.digest().hex, hash_file(to).hex) << to << " " << size;
+      EXPECT_EQ(hash.digest().bytes, size) << to;
+      fs::remove(to);
+    }
 }
 
 TEST_F(AtomicFileTest, PermissionsStay) {
