@@ -19,18 +19,21 @@
 #include "command/report.h"
 #include "command/wrong_pictures.h"
 #include "core/device_names.h"
+#include "io/event_file.h"
 #include "train/task/open.h"
 
 namespace brim::command {
 namespace {
 
-/// Whether the run goes on in a folder that has its earlier files, and in these the graph.
-bool goes_on_in(const std::string& folder, const train::Trainer& trainer) {
+/// Whether the run goes on in a folder of which a file has the graph.
+bool goes_on_with_graph(const std::string& folder, const train::Trainer& trainer) {
   if (trainer.resumed_from().empty()) return false;
   std::error_code error;
   for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
        at.increment(error))
-    if (at->path().filename().string().find("tfevents") != std::string::npos) return true;
+    if (at->path().filename().string().find("tfevents") != std::string::npos &&
+        io::has_graph(at->path().string()))
+      return true;
   return false;
 }
 
@@ -119,7 +122,7 @@ TensorBoardLog::TensorBoardLog(const TrainRequest& request, const train::Trainer
     : steps_before_(trainer.steps_before()),
       warn_(std::move(warn)),
       step_(steps_before_),
-      has_graph_(goes_on_in(request.arguments.tensorboard, trainer)),
+      has_graph_(goes_on_with_graph(request.arguments.tensorboard, trainer)),
       writer_(request.arguments.tensorboard, purge_from(trainer)) {
   writer_.add_text("recipe", code_block(request.recipe.toml()), steps_before_);
   writer_.add_hparams(hyper_parameters(request), {"train/loss", "test/loss"});

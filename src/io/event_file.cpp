@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -14,6 +15,7 @@
 #include "core/host_name.h"
 #include "core/write_cure.h"
 #include "io/atomic_file.h"
+#include "io/regular_file.h"
 
 namespace brim::io {
 namespace {
@@ -55,7 +57,67 @@ std::string own_name() {
   return name + fmt::format(".{}.{}", getpid(), next++);
 }
 
+// The framing of a record: its length and that one's checksum, the event, the event's checksum.
+constexpr uint64_t kLengthBytes = 8, kCrcBytes = 4, kHeaderBytes = kLengthBytes + kCrcBytes;
+constexpr int kGraphField = 4;  // of Event
+
+uint64_t from_little_endian(std::string_view bytes) {
+  uint64_t value = 0;
+  for (size_t i = bytes.size(); i-- > 0;) value = value << 8 | static_cast<uint8_t>(bytes[i]);
+  return value;
+}
+
+bool has_crc(std::string_view bytes, std::string_view crc) {
+  return masked_crc(bytes) == from_little_endian(crc);
+}
+
+/// Whether the first field of an event that is no number (its time, its step) is a graph. `begin`:
+/// some bytes of it.
+bool begins_with_graph(std::string_view begin) {
+  constexpr uint8_t kVarint = 0, kFixed64 = 1, kBytes = 2, kMore = 0x80;
+  while (!begin.empty()) {
+    const auto tag = static_cast<uint8_t>(begin[0]);
+    if ((tag & 7) == kBytes) return tag >> 3 == kGraphField;
+    size_t size = 1;
+    if ((tag & 7) == kFixed64) {
+      size += 8;
+    } else if ((tag & 7) == kVarint) {
+      while (size < begin.size() && static_cast<uint8_t>(begin[size]) & kMore) ++size;
+      ++size;
+    } else {
+      return false;
+    }
+    begin.remove_prefix(std::min(size, begin.size()));
+  }
+  return false;
+}
+
 }  // namespace
+
+bool has_graph(const std::string& path) try {
+  constexpr uint64_t kLooked = 32;  // at an event's begin
+  const RegularFile file(path, "events", "TensorBoard's events");
+  const auto read = [&](uint64_t at, uint64_t count) {
+    std::string bytes(count, '\0');
+    file.read(bytes.data(), count, at);
+    return bytes;
+  };
+  uint64_t at = 0;
+  while (file.bytes() - at >= kHeaderBytes + kCrcBytes) {
+    const std::string header = read(at, kHeaderBytes),
+                      length_bytes = header.substr(0, kLengthBytes);
+    const uint64_t length = from_little_endian(length_bytes);
+    if (!has_crc(length_bytes, header.substr(kLengthBytes))) return false;
+    at += kHeaderBytes;
+    if (length > file.bytes() - at - kCrcBytes) return false;
+    if (begins_with_graph(read(at, std::min(length, kLooked))))
+      return has_crc(read(at, length), read(at + length, kCrcBytes));
+    at += length + kCrcBytes;
+  }
+  return false;
+} catch (const FileError&) {
+  return false;
+}
 
 uint32_t crc32c(std::string_view bytes) {
   uint32_t crc = ~0U;
@@ -78,7 +140,9 @@ void EventFile::add_summary(int64_t step, const ProtobufWriter& summary) {
   add(event_now().number(2, step).message(5, summary));
 }
 
-void EventFile::add_graph(const ProtobufWriter& graph) { add(event_now().message(4, graph)); }
+void EventFile::add_graph(const ProtobufWriter& graph) {
+  add(event_now().message(kGraphField, graph));
+}
 
 void EventFile::add_restart(int64_t step) {
   constexpr int64_t kStart = 1;

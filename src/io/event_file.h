@@ -14,6 +14,10 @@ namespace brim::io {
 /// CRC-32C (Castagnoli; RFC 3720, appendix B.4).
 uint32_t crc32c(std::string_view bytes);
 
+/// Whether a file has a whole GraphDef. What follows damage is not looked at, as TensorBoard does
+/// not read it either; a file that cannot be read has none.
+bool has_graph(const std::string& path);
+
 /// A new file, FOLDER/events.out.tfevents.SECONDS.HOST.PID.N, that only grows: what was written
 /// before a process dies is read. One thread at a time.
 class EventFile {

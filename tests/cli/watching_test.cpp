@@ -58,7 +58,11 @@ TEST_F(Watching, ARunThatGoesOnHasOneGraph) {
   const Ran ran = train({"--steps", "3", "--out", folder / "run", "--tensorboard", folder / "a"});
   ASSERT_EQ(ran.code, 0) << ran.err;
   EXPECT_EQ(graphs(folder / "a"), 1);
-  for (const char* const events : {"a", "b"}) {
+  const fs::path other = folder / "c/events.out.tfevents.1.other";  // without a graph
+  fs::create_directory(folder / "c");
+  fs::copy(only_file(folder / "a"), other);
+  fs::resize_file(other, 40);  // the record of its version
+  for (const char* const events : {"a", "b", "c"}) {
     const Ran more = run_brim(
         {"train", "--resume", folder / "run", "--steps", "1", "--tensorboard", folder / events});
     ASSERT_EQ(more.code, 0) << more.err;

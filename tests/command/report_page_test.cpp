@@ -21,16 +21,6 @@ using nlohmann::ordered_json;
 using tests::MadeRun;
 using tests::make_run;
 
-/// Of `brim prune`.
-constexpr const char* kPruned = R"({"command": "prune", "recipe": "mlp", "seconds": 2,
-  "dense": {"loss": 0.5, "metrics": {"accuracy": 0.75}}, "pruned": null,
-  "fine_tuned": {"loss": 0.625, "metrics": {"accuracy": 0.5},
-                 "accuracy_difference": {"mean": -0.25, "low": -0.5, "high": 0}},
-  "layers": [{"name": "a", "shape": "[8, 4]", "sparsity": 0.75, "dense_because": null},
-             {"name": "b", "shape": "[8, 4]", "pruned_shape": "[8, 2]", "dense_because": "kept"},
-             {"name": "c", "shape": "[8, 4]", "f32_because": "slower"}],
-  "times": [{"batch": 1, "dense_s": 2, "sparse_s": 1}]})";
-
 class ReportPage : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -115,44 +105,6 @@ TEST_F(ReportPage, ResultAloneWillDo) {
   EXPECT_DOUBLE_EQ(account["seconds"][0], 72);
 }
 
-TEST_F(ReportPage, ShowsWhatWasMadeSmaller) {
-  const auto shown = [&](const char* result) {
-    std::filesystem::create_directories(folder / "small");
-    std::ofstream(folder / "small/result.json") << result;
-    const std::vector<page::Run> runs = {read_run(folder / "small")};
-    EXPECT_GT(html_page(model_of(runs), "ko").size(), 10000U);
-    return model_of(runs)["runs"][0]["compression"];
-  };
-  const ordered_json pruned = shown(kPruned);
-  EXPECT_EQ(pruned["stages"].size(), 2U);
-  EXPECT_EQ(pruned["stages"][1]["what"], "fine_tuned");
-  EXPECT_EQ(pruned["stages"][1]["difference"]["low"], -0.5);
-  EXPECT_EQ(pruned["layers"][0]["what"], "75.0 % zeros");
-  EXPECT_EQ(pruned["layers"][1]["what"], "[8, 2]: kept");
-  EXPECT_EQ(pruned["layers"][2]["what"], "slower");
-  EXPECT_EQ(pruned["times"][0]["after"], 1);
-
-  const ordered_json shrunk = shown(R"({"command": "shrink", "chosen": 1,
-      "points": [{"evaluation": null, "seconds": 2, "forms": {}},
-                 {"evaluation": {"loss": 1}, "seconds": 1, "bytes": 1024,
-                  "forms": {"a": {"sparsity": 0.5, "int8": true}}}],
-      "layers": [{"name": "a", "shape": [8, 4], "forms": []}]})");
-  EXPECT_EQ(shrunk["stages"][1]["what"], "point");
-  EXPECT_EQ(shrunk["stages"][1]["number"], 1);
-  EXPECT_EQ(shrunk["stages"][1]["is_chosen"], true);
-  EXPECT_EQ(shrunk["stages"][1]["bytes"], 1024);
-  EXPECT_EQ(shrunk["layers"][0]["what"], "int8, 50 % zeros");
-  EXPECT_EQ(shrunk["layers"][0]["shape"], "(8, 4)");
-
-  for (const char* damaged :
-       {R"({"command": "shrink", "points": 3, "layers": [7, {"forms": 1}], "chosen": 1e9})",
-        R"({"command": "shrink", "points": [{"forms": {"a": 3}}], "chosen": 0,
-            "layers": [{"name": "a", "forms": {}}]})",
-        R"({"command": "prune", "dense": [], "times": [{"dense_s": "x"}], "layers": {}})"})
-    EXPECT_TRUE(shown(damaged).is_object()) << damaged;
-  EXPECT_TRUE(shown(R"({"command": "train"})").is_null());
-}
-
 TEST_F(ReportPage, ResultsOfWrongTypes) {
   make_run(folder / "run", {.readings = 0});
   for (const char* text :
@@ -235,7 +187,7 @@ TEST_F(ReportPage, PagesForABrowser) {
   write("several.html", {"first", "second", "third"}, "ko");
   write("damaged.html", {"<b>&"}, "en");
   std::filesystem::create_directory(folder / "pruned");
-  std::ofstream(folder / "pruned/result.json") << kPruned;
+  std::ofstream(folder / "pruned/result.json") << tests::kPruned;
   write("pruned.html", {"pruned"}, "ko");
 }
 

@@ -10,6 +10,17 @@
 
 namespace brim::tests {
 
+/// Of `brim prune`.
+inline constexpr const char* kPruned = R"({"command": "prune", "recipe": "mlp", "seconds": 2,
+  "dense": {"loss": 0.5, "metrics": {"accuracy": 0.75}}, "pruned": null,
+  "fine_tuned": {"loss": 0.625, "metrics": {"accuracy": 0.5},
+                 "accuracy_difference": {"mean": -0.25, "low": -0.5, "high": 0}},
+  "layers": [{"name": "a", "shape": "[8, 4]", "sparsity": 0.75, "dense_because": null},
+             {"name": "b", "shape": "[8, 4]", "pruned_shape": "[8, 2]", "dense_because": "its channels are in groups"},
+             {"name": "c", "shape": "[8, 4]", "f32_because": "slower in integers: 2.5 us, f32 1.5 us"},
+             {"name": "d", "shape": "[8, 4]", "f32_because": null, "error": 0.25, "density": 0.25}],
+  "times": [{"batch": 1, "dense_s": 2, "sparse_s": 1}]})";
+
 struct MadeRun {
   std::string recipe = "tutorial-cnn", device = "cuda:0";
   int reports = 40;

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include <brim/core/error.h>
 
@@ -38,6 +40,41 @@ TEST(EventFile, BeginsWithTheVersionAndHoldsWhatWasAdded) {
   EXPECT_EQ(events[1].message(7).number(1), 1) << "SessionLog::START";
   EXPECT_EQ(events[2].number(2), int64_t{1} << 40);
   EXPECT_EQ(events[2].message(5).text(1), "summary");
+}
+
+TEST(EventFile, AGraphIsFoundInAFile) {
+  const tests::TemporaryFolder folder;
+  EventFile file(folder / "a");
+  file.add_summary(1 << 20, ProtobufWriter().text(4, "no graph, for all its number"));
+  file.flush();
+  EXPECT_FALSE(has_graph(file.path()));
+  file.add_graph(ProtobufWriter().text(1, std::string(5000, 'x')));
+  file.add_summary(2, ProtobufWriter().text(1, "more"));
+  file.flush();
+  EXPECT_TRUE(has_graph(file.path()));
+}
+
+TEST(EventFile, AGraphThatIsDamagedOrBehindDamageIsNone) {
+  const tests::TemporaryFolder folder;
+  EventFile file(folder / "a");
+  file.add_graph(ProtobufWriter().text(1, std::string(100, 'x')));
+  file.flush();
+  std::ifstream in(file.path(), std::ios::binary);
+  const std::string whole{std::istreambuf_iterator<char>(in), {}};
+  const auto has = [&](const std::string& bytes) {
+    std::ofstream(folder / "other", std::ios::binary) << bytes;
+    return has_graph(folder / "other");
+  };
+  EXPECT_TRUE(has(whole));
+  EXPECT_FALSE(has(""));
+  EXPECT_FALSE(has(whole.substr(0, whole.size() - 1)));
+  for (size_t at : {size_t{0}, size_t{9}, whole.size() - 20, whole.size() - 1}) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    EXPECT_FALSE(has(damaged)) << at;
+  }
+  EXPECT_FALSE(has_graph(folder / "none"));
+  EXPECT_FALSE(has_graph(folder / "a"));
 }
 
 TEST(EventFile, SeveralOfAProcessHaveTheirOwnNames) {

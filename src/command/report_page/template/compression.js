@@ -27,11 +27,35 @@ function stagesTable(made) {
   return table(columns.map(([head]) => head), stages.map((stage) => columns.map(([, cell]) => cell(stage))));
 }
 
+/// Why a layer is what it is, in the page's language. The command writes English with values in it, as "its outputs (4) are fewer than a vector".
+function reason(text) {
+  for (const [pattern, translation] of entriesOf(texts.reasons)) {
+    const literal = pattern.split("{}").map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+    const found = new RegExp(`^${literal.join("(\\S+)")}$`).exec(text);
+    if (found) return found.slice(1).reduce((filled, value) => filled.replace("{}", () => value), translation);
+  }
+  return text;
+}
+
+/// What became of a layer, in words.
+function fate(became) {
+  const forms = [
+    isText(became.shape) ? became.shape : "",
+    isNumber(became.fewer_channels) ? say("fewer_channels", { share: percent(became.fewer_channels) }) : "",
+    became.int8 === true ? "int8" : "",
+    isNumber(became.zeros) ? say("zeros", { share: percent(became.zeros) }) : "",
+    isNumber(became.error) ? say("output_error", { share: percent(became.error) }) : "",
+  ].filter(isText).join(", ");
+  const why = isText(became.why) ? reason(became.why) : "";
+  return [forms, why].filter(isText).join(": ") || "f32";
+}
+
 function compressionCards(run) {
   const made = run.compression;
   if (!made) return [];
   const cards = [], title = (key) => say(key, { run: run.name, command: `brim ${made.command}` });
   const sizes = [
+    made.points > arrayOf(made.stages).length ? say("points_shown", { n: number(made.stages.length), all: number(made.points) }) : "",
     isNumber(made.parameters?.pruned) ? say("parameters_left", { n: number(made.parameters.pruned), all: number(made.parameters.dense) }) : "",
     isNumber(made.bytes) ? `${say("file")}: ${kibibytes(made.bytes)}` : "",
   ].filter(isText);
@@ -43,9 +67,10 @@ function compressionCards(run) {
       made.times.map((time) => [number(time.batch), `${milliseconds(time.before)} ms`, `${milliseconds(time.after)} ms`, number(time.before / time.after)]))));
   }
   if (arrayOf(made.layers).length > 0) {
-    const layers = card(title("layers_of"), table([say("layer"), say("shape"), say("became")],
-      made.layers.map((layer) => [layer.name, layer.shape, layer.what])));
-    if (made.layers.some((layer) => layer.what.length > 40)) layers.classList.add("wide");
+    const rows = made.layers.map((layer) => [layer.name, layer.shape, fate(layer.became)]);
+    const layers = card(title("layers_of"), table([say("layer"), say("shape"), say("became")], rows));
+    if (made.all_layers > rows.length) layers.append(element("p", { class: "about" }, say("layers_shown", { n: number(rows.length), all: number(made.all_layers) })));
+    if (rows.some(([, , what]) => what.length > 40)) layers.classList.add("wide");
     cards.push(layers);
   }
   return cards;
