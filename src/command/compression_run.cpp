@@ -81,6 +81,7 @@ void CompressionArguments::add_to(Arguments args) {
   add_data_option(args, data);
   args.add("--device", device, "auto, cpu, cuda:N or sim:N").show_default();
   args.add("--threads", threads, "CPU threads per op").range(1, 4096);
+  add_watch_options(args, *this);
   args.add("--json", json, "write the result to a file, or - for standard output");
 }
 
@@ -113,6 +114,7 @@ int run_compression(const CompressionArguments& o, const char* what,
         fmt::format("{} works in one process; to train the result on with several: "
                     "brim train --weights",
                     what));
+  check_watch_options(o);
   check_json_path(o.json);
   std::vector<NamedPath> outputs = {{"--json", o.json}};
   outputs.insert(outputs.end(), more_outputs.begin(), more_outputs.end());
@@ -135,7 +137,10 @@ CompressionRun::CompressionRun(const CompressionArguments& o, const char* what, 
       device_(device),
       recipe_(std::move(recipe)),
       display_(quiet_),
-      stop_(watch_signals()) {
+      stop_(watch_signals()),
+      live_({.command = what, .recipe = recipe_, .folder = o.out}, {device}) {
+  if (!o.tensorboard.empty()) train::make_folder(o.tensorboard);  // or fail before the long work
+  live_.serve(o, quiet_);
   begin(recipe_, {.weights = o.weights, .folder = trained_in});
   const train::WeightsInfo info = train::read_weights_info(train::WeightsFile(o.weights));
   BRIM_CHECK(info.classes.empty() || train::same_classes(info.classes, trainer_->data().names),
@@ -144,12 +149,64 @@ CompressionRun::CompressionRun(const CompressionArguments& o, const char* what, 
              what, trainer_->data().names.size(), recipe_.data, info.classes.size(), o.weights);
   json_ = {{"command", what},      {"recipe", recipe_.name}, {"weights", o.weights},
            {"data", recipe_.data}, {"task", recipe_.task},   {"device", device.str()}};
+  if (o.monitor > 0)
+    monitor_.emplace(std::vector<Device>{device},
+                     diag::MonitorOptions{o.monitor, [this](const auto& r) { keep(r); }});
 }
 
 void CompressionRun::begin(const train::Recipe& recipe, const Beginning& from) {
+  {
+    const std::lock_guard lock(mutex_);
+    tensorboard_.reset();
+  }
   trainer_.reset();  // what it holds, its folder too, may be needed
+  live_.document().begin_training();
   trainer_.emplace(recipe, options(from));
+  trained_recipe_ = recipe;
+  live_.document().set_steps_before(trainer_->steps_before());
   display_.finish();
+}
+
+train::TrainResult CompressionRun::train(const std::string& part) {
+  if (!o_.tensorboard.empty()) {
+    const std::string folder = part.empty() ? o_.tensorboard : o_.tensorboard + "/" + part;
+    const std::lock_guard lock(mutex_);
+    tensorboard_.emplace(folder, trained_recipe_, std::vector<Device>{device_}, *trainer_,
+                         [this](const std::string& line) { warn(line); });
+  }
+  trained_ = trainer_->train();
+  display_.finish();
+  return trained_;
+}
+
+void CompressionRun::show(const char* what, double fraction) {
+  live_.board().set_stage(what, fraction);
+  display_.show(what, fraction);
+}
+
+void CompressionRun::show(const train::Progress& progress) {
+  if (progress.report) live_.add_report();
+  if (tensorboard_) tensorboard_->add(progress, trainer_->model());
+  display_.show(progress);
+}
+
+void CompressionRun::keep(const diag::Reading& reading) {
+  live_.add_reading(reading);
+  const std::lock_guard lock(mutex_);
+  if (tensorboard_) tensorboard_->add(reading);
+}
+
+void CompressionRun::warn(const std::string& line) {
+  display_.finish();
+  say(stderr, "brim: warning: {}\n", line);
+}
+
+/// Its sensors, too.
+void CompressionRun::end(train::RunPhase phase) {
+  monitor_.reset();
+  live_.end(phase);
+  if (!live_.unwatched().empty()) warn(live_.unwatched());
+  for (const std::string& error : live_.errors()) warn(error);
 }
 
 train::TrainOptions CompressionRun::options(const Beginning& from) {
@@ -158,12 +215,10 @@ train::TrainOptions CompressionRun::options(const Beginning& from) {
   options.out = from.folder;
   if (from.resumes) options.resume = from.folder;
   options.stop = &stop_;
-  options.progress = [this](const train::Progress& p) { display_.show(p); };
+  options.board = &live_.board();
+  options.progress = [this](const train::Progress& p) { show(p); };
   options.stage = [this](const char* stage, double fraction) { display_.show(stage, fraction); };
-  options.warn = [this](const std::string& line) {
-    display_.finish();
-    say(stderr, "brim: warning: {}\n", line);
-  };
+  options.warn = [this](const std::string& line) { warn(line); };
   return options;
 }
 
@@ -175,8 +230,11 @@ std::vector<bool> CompressionRun::right_samples() {
   nn::Module& network = trainer_->model();
   network.eval();
   data::DeviceLoader feed(*loader, device_);
+  int64_t done = 0;
   for (const data::Batch& batch : feed) {
     if (is_stopped()) return {};
+    live_.board().set_stage("compare",
+                            static_cast<double>(done++) / static_cast<double>(loader->batches()));
     const std::vector<int64_t> said = argmax(network(batch.x), 1).to_vector<int64_t>();
     const std::vector<int64_t> labels = batch.y.to_vector<int64_t>();
     for (size_t i = 0; i < said.size(); ++i) right.push_back(said[i] == labels[i]);
@@ -193,6 +251,10 @@ std::optional<CompressionRun::Evaluated> CompressionRun::evaluated(const std::st
              "[{}] the loss of the {} network on {} is {}: its weights are no numbers, or too "
              "large; use others",
              what_, what, recipe_.data, found->loss);
+  if (tensorboard_) {
+    trained_.test = found;
+    tensorboard_->add(trained_, trainer_->test_loader());
+  }
   Json json = {{"loss", found->loss}, {"metrics", command::to_json(*found)["metrics"]}};
   std::string difference;
   const std::vector<bool> right = right_samples();
@@ -235,7 +297,7 @@ std::vector<Tensor> CompressionRun::calibration_inputs(int64_t samples) {
   r.input.random_resized_crop = r.input.flip = false;
   const train::OpenSplit split = train::open_split(
       r, data::Split::train, true, -1,
-      [this](double fraction) { return display_.show("open", fraction), true; },
+      [this](double fraction) { return show("open", fraction), true; },
       {device_, train::AugmentOn::automatic}, &trainer_->data());
   data::DeviceLoader feed(split.loader, device_);
   std::vector<Tensor> inputs;
@@ -288,11 +350,13 @@ void CompressionRun::write() {
   json_["time"] = unix_seconds();
   json_["seconds"] = steady_seconds() - began_;
   json_["versions"] = build_versions();
+  end(train::RunPhase::finished);
   if (!o_.out.empty()) write_json(json_, o_.out + "/" + train::kResultFile);
   if (!o_.json.empty()) write_json(json_, o_.json);
 }
 
-int CompressionRun::stopped(const std::string& what_to_do) const {
+int CompressionRun::stopped(const std::string& what_to_do) {
+  end(train::RunPhase::stopped);
   say(stderr, "brim: stopped; {}\n", what_to_do);
   return 128 + stop_.load();
 }

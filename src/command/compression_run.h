@@ -2,25 +2,30 @@
 // evaluations before and after, and the time of its forward pass.
 #pragma once
 
+#include <brim/diag/monitor.h>
 #include <brim/train/trainer.h>
 #include <brim/train/weights.h>
 
 #include <atomic>
 #include <functional>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "command/command.h"
+#include "command/live_run.h"
 #include "command/progress.h"
 #include "command/report.h"
+#include "command/tensorboard_log.h"
+#include "command/watch_options.h"
 #include "core/clock.h"
 
 namespace brim::command {
 
 /// What all of them are asked.
-struct CompressionArguments {
+struct CompressionArguments : WatchArguments {
   std::string recipe, weights, data, out, device = "auto", json;
   std::optional<double> lr;
   std::optional<int64_t> batch;
@@ -55,6 +60,10 @@ class CompressionRun {
   };
   /// Another training, in place of the one that there was.
   void begin(const train::Recipe& recipe, const Beginning& from);
+  /// That training; `part` of several is its folder in that of TensorBoard.
+  train::TrainResult train(const std::string& part = "");
+  /// How far it is with something else: a literal, and a fraction.
+  void show(const char* what, double fraction);
   /// An evaluation on the test split, with "accuracy_difference" of classes: by how much that
   /// differs from the first evaluation's, with the interval that the same samples tell of it.
   struct Evaluated {
@@ -82,7 +91,7 @@ class CompressionRun {
   void write();
   bool is_stopped() const { return stop_ != 0; }
   /// Exit status of a stopped run.
-  int stopped(const std::string& what_to_do) const;
+  int stopped(const std::string& what_to_do);
 
   const CompressionArguments& o_;
   const bool quiet_;
@@ -91,16 +100,26 @@ class CompressionRun {
   const train::Recipe recipe_;
   ProgressDisplay display_;
   const std::atomic<int>& stop_;
+  LiveRun live_;
   std::optional<train::Trainer> trainer_;  // never empty
   Json json_;
 
  private:
   train::TrainOptions options(const Beginning& from);
+  void warn(const std::string& line);
+  void keep(const diag::Reading& reading);
+  void show(const train::Progress& progress);
+  void end(train::RunPhase phase);
   /// Whether each sample's class is predicted right; empty for other tasks.
   std::vector<bool> right_samples();
 
   const double began_ = steady_seconds();
-  std::vector<bool> right_before_;  // of the first evaluation
+  std::vector<bool> right_before_;             // of the first evaluation
+  train::Recipe trained_recipe_;               // the trainer's
+  train::TrainResult trained_;                 // of the newest training
+  std::mutex mutex_;                           // of what follows, against the thread of the sensors
+  std::optional<TensorBoardLog> tensorboard_;  // of a training, until the next one begins
+  std::optional<diag::Monitor> monitor_;       // ends first
 };
 
 }  // namespace brim::command

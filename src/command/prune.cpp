@@ -114,8 +114,7 @@ class PruneRun : CompressionRun {
     }
     int64_t steps = 0;
     if (arguments_.finetune > 0 && !is_stopped()) {
-      steps = trainer_->train().steps;
-      display_.finish();
+      steps = train().steps;
       evaluate("fine-tuned", "fine_tuned");
     }
     if (is_stopped()) {
@@ -246,8 +245,7 @@ class ShrinkChannelsRun : CompressionRun {
     begin(shrunk_recipe_, {.weights = "", .folder = arguments_.out});
     (void)trainer_->model().load_state_dict(state);
     if (arguments_.finetune == 0) return;
-    steps_ = trainer_->train().steps;
-    display_.finish();
+    steps_ = train().steps;
     evaluate("fine-tuned", "fine_tuned");
   }
 

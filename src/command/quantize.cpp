@@ -65,7 +65,7 @@ class QuantizeRun : CompressionRun {
     nn::Module& network = trainer_->model();
     const auto run_all = [&] {
       for (size_t i = 0; i < inputs.size(); ++i) {
-        display_.show("calibrate", static_cast<double>(i) / static_cast<double>(inputs.size()));
+        show("calibrate", static_cast<double>(i) / static_cast<double>(inputs.size()));
         (void)network(inputs[i]);
       }
     };
@@ -79,8 +79,7 @@ class QuantizeRun : CompressionRun {
     evaluate("int8", "int8");
     if (arguments_.finetune > 0 && !is_stopped()) {
       compress::FakeQuantizer rounding(network, layers, run_all);
-      trainer_->train();
-      display_.finish();
+      (void)train();
       layers = rounding.quantize();
       evaluate("fine-tuned", "fine_tuned");
       const auto loss = [this](const char* key) { return json_[key].value("loss", 0.0); };
@@ -103,7 +102,7 @@ class QuantizeRun : CompressionRun {
   std::vector<double> pass_seconds(const std::vector<Tensor>& inputs) {
     constexpr double kSeconds = 0.05;
     constexpr int kMost = 21;  // that are compared
-    display_.show("choose", std::min(1.0, static_cast<double>(compared_++) / kMost));
+    show("choose", std::min(1.0, static_cast<double>(compared_++) / kMost));
     std::vector<double> times;
     for (const int64_t samples : {1, 16}) {
       const int64_t count = std::min(samples, inputs[0].size(0));

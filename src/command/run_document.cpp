@@ -59,6 +59,21 @@ Json validation_json(const train::RunStatus& status) {
           {"metrics", evaluation["metrics"]}};
 }
 
+/// What an earlier training of the run has counted, to a later one's.
+void add_counts(const train::RunStatus& earlier, train::RunStatus& status) {
+  status.images += earlier.images;
+  status.skipped += earlier.skipped;
+  status.checkpoints += earlier.checkpoints;
+  status.checkpoint_failures += earlier.checkpoint_failures;
+  for (size_t i = 0; i < status.devices.size(); ++i) {
+    diag::Account& account = status.devices[i].account;
+    const diag::Account& before = earlier.devices[i].account;
+    account.wall += before.wall;
+    for (size_t cause = 0; cause < account.seconds.size(); ++cause)
+      account.seconds[cause] += before.seconds[cause];
+  }
+}
+
 std::string absolute(const std::string& folder) {
   std::error_code error;
   const std::string path = std::filesystem::absolute(folder, error).string();
@@ -85,8 +100,24 @@ const char* state_word(train::RunPhase phase) {
   return "";
 }
 
-RunDocument::RunDocument(const TrainRequest& request, const train::StatusBoard& board)
-    : request_(request), board_(board), started_(unix_seconds()) {}
+RunDocument::RunDocument(RunIdentity identity, train::StatusBoard& board)
+    : identity_(std::move(identity)), board_(board), started_(unix_seconds()) {}
+
+void RunDocument::begin_training() {
+  const std::lock_guard lock(mutex_);
+  train::RunStatus so_far = board_.read();
+  earlier_steps_ += so_far.step;
+  if (earlier_) add_counts(*earlier_, so_far);
+  earlier_ = std::move(so_far);
+  board_.clear();
+}
+
+train::RunStatus RunDocument::status() const {
+  const std::lock_guard lock(mutex_);
+  train::RunStatus status = board_.read();
+  if (earlier_) add_counts(*earlier_, status);
+  return status;
+}
 
 void RunDocument::set_reading(const diag::Reading& reading) {
   const std::lock_guard lock(mutex_);
@@ -122,33 +153,35 @@ std::optional<diag::Reading> RunDocument::reading() const {
 }
 
 Json RunDocument::json() const {
-  const train::RunStatus status = board_.read();
-  const train::Recipe& recipe = request_.recipe;
+  const train::RunStatus status = this->status();
+  const train::Recipe& recipe = identity_.recipe;
   Json json = {{"schema", "brim.run/1"},
                {"time", unix_seconds()},
                {"updated", status.updated},
                {"started", started_},
                {"pid", getpid()},
                {"hostname", host_name()},
-               {"command", "train"},
+               {"command", identity_.command},
                {"recipe", printable(recipe.name)},
                {"task", printable(recipe.task)},
                {"data", printable(recipe.data)},
                {"batch", recipe.batch},
                {"precision", recipe.precision},
-               {"folder", absolute(request_.arguments.folder())},
+               {"folder", absolute(identity_.folder)},
                {"state", state_word(status.phase)},
                {"stage", nullptr},
                {"paused", nullptr},
-               {"rank", request_.launched.rank},
-               {"ranks", request_.launched.size},
+               {"rank", identity_.rank},
+               {"ranks", identity_.ranks},
                {"epoch", status.epoch},
-               {"epochs", recipe.epochs},
+               {"epochs", status.epochs > 0 ? status.epochs : recipe.epochs},
                {"round", nullptr},
                {"rounds", nullptr},
+               {"point", nullptr},
+               {"points", nullptr},
                {"step", status.step},
                {"steps", status.steps},
-               {"steps_before", steps_before_.load()},
+               {"steps_before", steps_before_ + earlier_steps_},
                {"images", status.images},
                {"images_per_s", finite(status.images_per_s)},
                {"seconds_left", finite(status.seconds_left)},
@@ -167,6 +200,7 @@ Json RunDocument::json() const {
     json["stage"] = {{"name", status.stage}, {"fraction", finite(status.stage_fraction)}};
   if (status.paused) json["paused"] = {{"why", "heat"}, {"seconds", finite(*status.paused)}};
   if (status.rounds > 0) json["round"] = status.round, json["rounds"] = status.rounds;
+  if (points_ > 0) json["point"] = point_.load(), json["points"] = points_.load();
   if (status.slots > 0)
     json["loader"] = {
         {"workers", status.workers}, {"slots", status.slots}, {"ready", status.ready_batches}};

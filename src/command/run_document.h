@@ -1,33 +1,58 @@
 // What a running training tells the outside: one JSON document (docs/WATCHING.md, "brim.run/1").
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <brim/diag/monitor.h>
+#include <brim/train/recipe.h>
 #include <brim/train/status.h>
 
-#include "command/train_request.h"
-
 namespace brim::command {
+
+/// Which run it is.
+struct RunIdentity {
+  std::string command = "train";
+  train::Recipe recipe;
+  std::string folder;  ///< of its files; empty: there are none
+  int rank = 0, ranks = 1;
+};
 
 /// "training": as `state` has it.
 const char* state_word(train::RunPhase phase);
 
-/// Makes the document for any thread, from what the training has published.
+/// Makes the document for any thread, from what the training has published. Of a run with several
+/// trainings, one after the other, what is counted is of all of them.
 class RunDocument {
  public:
-  /// Both outlive it.
-  RunDocument(const TrainRequest& request, const train::StatusBoard& board);
+  /// The board outlives it.
+  RunDocument(RunIdentity identity, train::StatusBoard& board);
 
   /// The newest reading of the sensors.
   void set_reading(const diag::Reading& reading);
+  /// Of the training, before it was resumed.
   void set_steps_before(int64_t steps) { steps_before_ = steps; }
+  /// Another training follows, if there was one: the board is its from here on.
+  void begin_training();
+  /// Of a search, the network that it is at, from 1.
+  void set_point(int64_t point, int64_t points) { point_ = point, points_ = points; }
+  /// Empty: it is no search, or has made no network yet.
+  std::optional<int64_t> point() const {
+    return points_ > 0 ? std::optional(point_.load()) : std::nullopt;
+  }
   std::optional<diag::Reading> reading() const;
-  const TrainRequest& request() const { return request_; }
+  const RunIdentity& identity() const { return identity_; }
 
-  train::RunStatus status() const { return board_.read(); }
+  /// Images, samples left out, checkpoints and accounts are of all trainings so far.
+  train::RunStatus status() const;
+  /// Those of earlier trainings, which the status does not count.
+  int64_t earlier_steps() const { return earlier_steps_; }
   /// Of the card that a device is; "" where nothing names it.
   std::string uuid_of(Device device) const;
 
@@ -39,11 +64,12 @@ class RunDocument {
   /// Joules that a device has used since the first reading; empty where no sensor tells.
   std::optional<double> energy_of(Device device) const;
 
-  const TrainRequest& request_;
-  const train::StatusBoard& board_;
+  const RunIdentity identity_;
+  train::StatusBoard& board_;
   const double started_;
-  std::atomic<int64_t> steps_before_{0};
+  std::atomic<int64_t> steps_before_{0}, earlier_steps_{0}, point_{0}, points_{0};
   mutable std::mutex mutex_;
+  std::optional<train::RunStatus> earlier_;  // what was counted before the training that goes on
   mutable std::vector<std::pair<Device, std::string>> uuids_;  // asked once
   std::optional<diag::Reading> first_, reading_;
 };

@@ -24,14 +24,19 @@ void add_counter(Exposition& page, const char* name, const char* help, double va
   page.sample(value);
 }
 
-void add_progress(Exposition& page, const train::RunStatus& status) {
+void add_progress(Exposition& page, const train::RunStatus& status, int64_t earlier_steps,
+                  std::optional<int64_t> point) {
   add_gauge(page, "brim_updated_timestamp_seconds", "When the training published last.",
             status.updated);
   add_gauge(page, "brim_epoch", "Epoch, from 0.", static_cast<double>(status.epoch));
   if (status.rounds > 0)
     add_gauge(page, "brim_pruning_round", "Of iterative pruning; 0: the dense training.",
               static_cast<double>(status.round));
-  add_counter(page, "brim_steps_total", "Steps of this run.", static_cast<double>(status.step));
+  if (point)
+    add_gauge(page, "brim_search_point", "Of brim shrink: the network that it is at, from 1.",
+              static_cast<double>(*point));
+  add_counter(page, "brim_steps_total", "Steps of this run.",
+              static_cast<double>(earlier_steps + status.step));
   add_counter(page, "brim_samples_total", "Samples of this run, by all ranks.",
               static_cast<double>(status.images));
   add_gauge(page, "brim_samples_per_second", "Since the report before.", status.images_per_s);
@@ -207,13 +212,13 @@ void RunMetrics::add_accounts(Exposition& page, const train::RunStatus& status) 
 }
 
 std::string RunMetrics::page(MetricsFormat format) {
-  const TrainRequest& request = run_.request();
-  Exposition page(
-      format, {{"recipe", request.recipe.name}, {"rank", std::to_string(request.launched.rank)}});
+  const RunIdentity& identity = run_.identity();
+  Exposition page(format,
+                  {{"recipe", identity.recipe.name}, {"rank", std::to_string(identity.rank)}});
   const train::RunStatus status = run_.status();
   page.family("brim_run_state", MetricKind::gauge, "1 for the state that the run is in.");
   page.sample(1, {{"state", state_word(status.phase)}});
-  add_progress(page, status);
+  add_progress(page, status, run_.earlier_steps(), run_.point());
   add_loader(page, status);
   add_accounts(page, status);
   add_memory_of(page, status);

@@ -173,7 +173,7 @@ void ShrinkMeasurements::make_widths() {
   std::optional<compress::ChannelMeter> meter;
   const auto make_meter = [&] {
     begin(recipe_, {.weights = folder_.dense_file()});
-    display_.show("find channels", 0);
+    show("find channels", 0);
     meter.emplace(trainer_->model(),
                   compress::ChannelMeterOptions{
                       .inputs = inputs_,
@@ -189,8 +189,8 @@ void ShrinkMeasurements::make_widths() {
                "anew with --overwrite",
                ShrinkState::path(folder_.path()), state_.groups[i].name);
   while (state_.groups.size() < meter->groups() && !is_stopped()) {
-    display_.show("measure channels",
-                  static_cast<double>(state_.groups.size()) / static_cast<double>(meter->groups()));
+    show("measure channels",
+         static_cast<double>(state_.groups.size()) / static_cast<double>(meter->groups()));
     compress::LayerCosts costs = meter->measure(state_.groups.size());
     if (is_stopped()) return;
     state_.groups.push_back(std::move(costs));
@@ -233,7 +233,7 @@ train::Recipe ShrinkMeasurements::recipe_of_width(size_t width) const {
 void ShrinkMeasurements::measure_layers(ShrunkWidth& width,
                                         const std::vector<compress::LayerCosts>& known) {
   const auto task = train::make_task(recipe_);
-  display_.show("calibrate", 0);
+  show("calibrate", 0);
   compress::FormOptions options{.inputs = inputs_,
                                 .timed = timed_,
                                 .distance = distance_of(*task),
@@ -247,8 +247,8 @@ void ShrinkMeasurements::measure_layers(ShrunkWidth& width,
                "[shrink] {} has measured '{}', which is not the network's layer {}; it is damaged",
                ShrinkState::path(folder_.path()), width.layers[i].name, i + 1);
   while (width.layers.size() < meter.layers() && !is_stopped()) {
-    display_.show("measure layers",
-                  static_cast<double>(width.layers.size()) / static_cast<double>(meter.layers()));
+    show("measure layers",
+         static_cast<double>(width.layers.size()) / static_cast<double>(meter.layers()));
     width.layers.push_back(meter.measure(width.layers.size()));
     state_.save(folder_.path());
   }

@@ -122,6 +122,7 @@ class ShrinkRun : ShrinkMeasurements {
       say(stdout, "point {} of at most {}: {}{} of {} layers pruned, {} in int8\n", number, points_,
           width > 0 ? fmt::format("width {}, ", width) : "", recipe.prune.layers.size(),
           layers_of(width).size(), in_int8);
+    live_.document().set_point(static_cast<int64_t>(number), points_);
     const std::string training = folder_.file("training");
     if (const bool trains = (width > 0 || !recipe.prune.layers.empty()) && arguments_.finetune > 0;
         trains) {
@@ -130,8 +131,7 @@ class ShrinkRun : ShrinkMeasurements {
       state_.current_width = width;
       state_.save(folder_.path());
       begin(recipe, {.weights = folder_.width_file(width), .folder = training, .resumes = true});
-      (void)trainer_->train();
-      display_.finish();
+      (void)train(fmt::format("point-{}", number));
       if (is_stopped()) return;
     } else {
       begin_pruned(recipe, width, forms);

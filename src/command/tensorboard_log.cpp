@@ -43,8 +43,8 @@ std::optional<int64_t> purge_from(const train::Trainer& trainer) {
   return trainer.steps_before() + 1;
 }
 
-std::map<std::string, train::HyperParameter> hyper_parameters(const TrainRequest& request) {
-  const train::Recipe& r = request.recipe;
+std::map<std::string, train::HyperParameter> hyper_parameters(const train::Recipe& r,
+                                                              const std::vector<Device>& devices) {
   return {{"recipe", r.name},
           {"data", r.data},
           {"optimizer", r.optimizer.name},
@@ -53,18 +53,18 @@ std::map<std::string, train::HyperParameter> hyper_parameters(const TrainRequest
           {"epochs", static_cast<double>(r.epochs)},
           {"seed", static_cast<double>(r.seed)},
           {"precision", r.precision},
-          {"device", names_of(request.chosen.devices)}};
+          {"device", names_of(devices)}};
 }
 
 /// Of the network that is trained, over a batch. Draws no random number.
-deploy::NetworkSummary network_of(const TrainRequest& request, const train::Trainer& trainer) {
+deploy::NetworkSummary network_of(const train::Recipe& recipe, const train::Trainer& trainer) {
   Generator own;
   const GeneratorScope scope(own);
   const nn::init::SkipInit no_values;
-  Shape shape = train::input_shape(trainer.data(), request.recipe);
-  shape.insert(0, request.recipe.batch);
-  const DType dtype = request.recipe.task == "language" ? i64 : f32;
-  const auto network = train::make_network(request.recipe, trainer.data(), Device::cpu());
+  Shape shape = train::input_shape(trainer.data(), recipe);
+  shape.insert(0, recipe.batch);
+  const DType dtype = recipe.task == "language" ? i64 : f32;
+  const auto network = train::make_network(recipe, trainer.data(), Device::cpu());
   return deploy::summarize(*network, Tensor::empty(shape, dtype, Device::cpu()));
 }
 
@@ -117,22 +117,23 @@ std::string account_table(const std::vector<train::TrainResult::DeviceAccount>& 
 
 }  // namespace
 
-TensorBoardLog::TensorBoardLog(const TrainRequest& request, const train::Trainer& trainer,
+TensorBoardLog::TensorBoardLog(const std::string& folder, const train::Recipe& recipe,
+                               const std::vector<Device>& devices, const train::Trainer& trainer,
                                std::function<void(const std::string&)> warn)
     : steps_before_(trainer.steps_before()),
       warn_(std::move(warn)),
       step_(steps_before_),
-      has_graph_(goes_on_with_graph(request.arguments.tensorboard, trainer)),
-      writer_(request.arguments.tensorboard, purge_from(trainer)) {
-  writer_.add_text("recipe", code_block(request.recipe.toml()), steps_before_);
-  writer_.add_hparams(hyper_parameters(request), {"train/loss", "test/loss"});
-  if (!has_graph_) add_graph(request, trainer);
+      has_graph_(goes_on_with_graph(folder, trainer)),
+      writer_(folder, purge_from(trainer)) {
+  writer_.add_text("recipe", code_block(recipe.toml()), steps_before_);
+  writer_.add_hparams(hyper_parameters(recipe, devices), {"train/loss", "test/loss"});
+  if (!has_graph_) add_graph(recipe, trainer);
   writer_.flush();
 }
 
-void TensorBoardLog::add_graph(const TrainRequest& request, const train::Trainer& trainer) {
+void TensorBoardLog::add_graph(const train::Recipe& recipe, const train::Trainer& trainer) {
   try {
-    writer_.add_graph(network_of(request, trainer));
+    writer_.add_graph(network_of(recipe, trainer));
   } catch (const FileError&) {
     throw;
   } catch (const Error& e) {  // of a network of one's own that cannot be recorded

@@ -6,12 +6,12 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include <brim/diag/monitor.h>
+#include <brim/train/recipe.h>
 #include <brim/train/summary_writer.h>
 #include <brim/train/trainer.h>
-
-#include "command/train_request.h"
 
 namespace brim::command {
 
@@ -19,9 +19,10 @@ namespace brim::command {
 /// be written any more, it is given up and `warn` is told why: the run is worth more.
 class TensorBoardLog {
  public:
-  /// Writes the recipe and, where the folder does not have it from before, the network's graph.
-  /// `warn` is called by the training's thread. Throws FileError.
-  TensorBoardLog(const TrainRequest& request, const train::Trainer& trainer,
+  /// Writes the recipe that is trained on `devices` and, where the folder does not have it from
+  /// before, the network's graph. `warn` is called by the training's thread. Throws FileError.
+  TensorBoardLog(const std::string& folder, const train::Recipe& recipe,
+                 const std::vector<Device>& devices, const train::Trainer& trainer,
                  std::function<void(const std::string&)> warn);
 
   /// Loss, learning rate and rate at reports; at the end of an epoch the validation and histograms
@@ -38,7 +39,7 @@ class TensorBoardLog {
   void attempt(const F& action);
   void tell_failure();
   /// Where it cannot be made, warns.
-  void add_graph(const TrainRequest& request, const train::Trainer& trainer);
+  void add_graph(const train::Recipe& recipe, const train::Trainer& trainer);
   void add(const char* split, const train::Evaluation& evaluation);
   void add_most_wrong(const train::Evaluation& evaluation, const data::Loader& loader);
 

@@ -85,22 +85,11 @@ const Register train_command(
        args.flag("--explain", o->explain,
                  "print every plan of the step that is in use, at the end");
        args.add("--trace", o->trace, "write a timeline that Perfetto opens");
-       args.add("--monitor", o->monitor,
-                "seconds between readings of sensors (GPU, CPU load), kept in the --out "
-                "folder; 0: none")
-           .range(0.0, 3600.0)
-           .show_default();
+       add_watch_options(args, *o);
        args.add("--max-temperature", o->max_temperature,
                 "degrees Celsius from which on steps wait until all devices are 3 degrees cooler; "
                 "needs --monitor")
            .range(1.0, 200.0);
-       args.add("--metrics", o->metrics,
-                "[HOST:]PORT where Prometheus finds the run's metrics, at /metrics");
-       args.add("--metrics-token", o->metrics_token,
-                "file with the token that clients of --metrics must show; needed for hosts other "
-                "than this one");
-       args.add("--tensorboard", o->tensorboard,
-                "folder for TensorBoard: loss, metrics, weights, gradients, sensors, the account");
        args.add("--json", o->json, "write the result to a file, or - for standard output");
        return [o, args] {
          o->repeated = repeated_options(args);

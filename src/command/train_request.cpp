@@ -8,7 +8,6 @@
 
 #include "command/checkpoint_every.h"
 #include "command/command.h"
-#include "command/metrics_server.h"
 #include "command/report.h"
 #include "core/check.h"
 #include "core/device_names.h"
@@ -123,13 +122,7 @@ TrainRequest parse_request(const TrainArguments& o) {
   check_json_path(request.arguments.json);
   check_output_path("trace", request.arguments.trace);
   check_outputs_of_run(request.arguments, request.recipe.data);
-  if (!o.metrics.empty())
-    check_metrics(parse_metrics_address(o.metrics), o.metrics_token);
-  else if (!o.metrics_token.empty())
-    throw UsageError("--metrics-token is of --metrics, which is not there");
-  if (o.monitor > 0 && o.monitor < 0.01)
-    throw UsageError(
-        fmt::format("--monitor {} is too often; use 0.01 or more, or 0 for none", o.monitor));
+  check_watch_options(o);
   if (o.doctor && !o.resume.empty())
     throw UsageError(
         "--doctor begins a run; one that goes on does so with the options that it found");

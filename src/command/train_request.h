@@ -11,20 +11,20 @@
 #include <brim/train/trainer.h>
 
 #include "command/device_option.h"
+#include "command/watch_options.h"
 #include "train/run_state.h"
 
 namespace brim::command {
 
-struct TrainArguments {
+struct TrainArguments : WatchArguments {
   std::string recipe, data, device = "auto", workers, out, resume, weights, teacher, memory_limit,
-                            host_limit, json, trace, tensorboard, metrics, metrics_token;
+                            host_limit, json, trace;
   std::string checkpoint_every = "60s";
   std::string compile, passes, precision, augment_on;
   std::optional<bool> data_on_device;
   bool sync_batch_norm = false, shard_checkpoints = false;
   bool doctor = false;
   bool explain = false;
-  double monitor = 1;
   std::optional<int64_t> epochs, batch, steps, virtual_ranks, steps_per_graph;
   std::optional<double> lr, max_temperature;
   std::optional<uint64_t> seed;

@@ -20,26 +20,24 @@
 #include "command/command.h"
 #include "command/forecast_history.h"
 #include "command/format.h"
-#include "command/metrics_server.h"
+#include "command/live_run.h"
 #include "command/monitor_report.h"
 #include "command/option_names.h"
 #include "command/progress.h"
 #include "command/rank_rows.h"
 #include "command/reconciliation.h"
 #include "command/report.h"
-#include "command/run_document.h"
-#include "command/run_log.h"
 #include "command/run_phases.h"
 #include "command/say.h"
 #include "command/signals.h"
 #include "command/start.h"
-#include "command/status_server.h"
 #include "command/tensorboard_log.h"
 #include "command/train_report.h"
 #include "command/train_request.h"
 #include "command/training_options.h"
 #include "command/wrong_pictures.h"
 #include "core/clock.h"
+#include "core/printable.h"
 #include "io/atomic_file.h"
 #include "train/run_folder.h"
 
@@ -88,13 +86,15 @@ class TrainSession {
         quiet_(is_stdout(arguments_.json) || request.launched.rank > 0),
         display_(quiet_),
         stop_(watch_signals()),
-        log_(request.launched.rank > 0 ? "" : arguments_.folder()),
-        board_(request.chosen.devices),
-        document_(request, board_) {}
+        live_({.recipe = request.recipe,
+               .folder = arguments_.folder(),
+               .rank = request.launched.rank,
+               .ranks = request.launched.size},
+              request.chosen.devices) {}
 
   int run() {
     set_limits();
-    serve();
+    live_.serve(arguments_, quiet_);
     if (!open()) {
       display_.finish();
       say(stderr, "brim: stopped before the first step; nothing was saved\n");
@@ -108,11 +108,10 @@ class TrainSession {
     phases_.move("train", "compile", result_.compile.compile_ms * 1e-3);
     const bool trained = !result_.stopped;
     finish(trained);
-    board_.set_phase(failure_          ? train::RunPhase::failed
-                     : result_.stopped ? train::RunPhase::stopped
-                                       : train::RunPhase::finished);
-    log_.add_report(document_.history_line());
-    for (const std::string& error : log_.errors()) warn(error);
+    live_.end(failure_          ? train::RunPhase::failed
+              : result_.stopped ? train::RunPhase::stopped
+                                : train::RunPhase::finished);
+    for (const std::string& error : live_.errors()) warn(error);
     if (trained && !failure_) keep_training(request_, *trainer_, result_, training_peak_, sensors_);
     report(trained);
     if (failure_) std::rethrow_exception(failure_);
@@ -144,28 +143,11 @@ class TrainSession {
     o.progress = [this](const train::Progress& p) { show(p); };
     o.stage = [this](const char* what, double part) { display_.show(what, part); };
     o.first_step = [this] { startup_ms_ = milliseconds_since_start(); };
-    o.board = &board_;
+    o.board = &live_.board();
     o.heat = heat_ ? &*heat_ : nullptr;
     o.warn = [this](const std::string& line) { warn(line); };
     o.stop = &stop_;
     return o;
-  }
-
-  /// Who has no socket trains all the same; but metrics were asked for.
-  void serve() {
-    if (!arguments_.metrics.empty()) {
-      const MetricsAddress address = parse_metrics_address(arguments_.metrics);
-      metrics_ = serve_metrics(address, arguments_.metrics_token, document_);
-      if (!quiet_)
-        say(stdout, "metrics: http://{}:{}/metrics\n",
-            address.host.find(':') == std::string::npos ? address.host : "[" + address.host + "]",
-            metrics_->port());
-    }
-    try {
-      server_.emplace([this] { return document_.json().dump(); });
-    } catch (const Error& e) {
-      unwatched_ = e.what() + std::string("; `brim top` did not see this run");
-    }
   }
 
   /// False if the run was stopped before it began.
@@ -182,10 +164,10 @@ class TrainSession {
                                                 .period = arguments_.monitor});
         trainer_.emplace(request_.recipe, options());
         if (!arguments_.tensorboard.empty())
-          tensorboard_.emplace(request_, *trainer_,
-                               [this](const std::string& line) { warn(line); });
+          tensorboard_.emplace(arguments_.tensorboard, request_.recipe, request_.chosen.devices,
+                               *trainer_, [this](const std::string& line) { warn(line); });
       });
-      document_.set_steps_before(trainer_->steps_before());
+      live_.document().set_steps_before(trainer_->steps_before());
       // The folder is this run's from here on.
       std::error_code ignored;
       if (group_ && group_->rank() == 0 && !arguments_.folder().empty())
@@ -201,7 +183,10 @@ class TrainSession {
   std::string failures_folder() const { return arguments_.folder() + "/failures"; }
 
   void train() {
-    if (request_.traces) trace_.emplace();
+    if (request_.traces) {
+      trace_begin_ = unix_seconds();
+      trace_.emplace();
+    }
     if (arguments_.monitor > 0)
       monitor_.emplace(request_.chosen.devices,
                        diag::MonitorOptions{arguments_.monitor, [&](const auto& r) { keep(r); }});
@@ -213,8 +198,7 @@ class TrainSession {
       });
     } catch (...) {
       // Where the folder is a run's already, that it failed.
-      if (log_.has_reports() || !arguments_.resume.empty())
-        log_.add_report(document_.history_line());
+      if (live_.has_reports() || !arguments_.resume.empty()) live_.end(train::RunPhase::failed);
       throw;
     }
     if (monitor_) {
@@ -223,7 +207,7 @@ class TrainSession {
       if (!sensors_shown_) show_sensors(*sensors_);
       monitor_.reset();
     }
-    if (!unwatched_.empty()) warn(unwatched_);
+    if (!live_.unwatched().empty()) warn(live_.unwatched());
     display_.finish();
   }
 
@@ -287,6 +271,11 @@ class TrainSession {
       attempt([&] {
         nlohmann::ordered_json json =
             result_json(request_, *trainer_, result_, startup_ms_, phases_, sensors_);
+        json["trace"] = nullptr;
+        if (!arguments_.trace.empty())
+          json["trace"] = {
+              {"file", printable(std::filesystem::absolute(arguments_.trace).string())},
+              {"begin", trace_begin_}};
         if (!rows_.empty()) {
           json["ranks"]["rows"] = rows_json(rows_);
           json["ranks"]["summary"] = summary_json(rows_);
@@ -302,15 +291,12 @@ class TrainSession {
   }
 
   void keep(const diag::Reading& reading) {
-    nlohmann::ordered_json line = {{"time", unix_seconds()}};
-    line.update(reading_json(reading));
-    log_.add_reading(line);
-    document_.set_reading(reading);
+    live_.add_reading(reading);
     if (heat_) heat_->add(reading);
     if (tensorboard_) tensorboard_->add(reading);
   }
   void show(const train::Progress& p) {
-    if (p.report) log_.add_report(document_.history_line());
+    if (p.report) live_.add_report();
     if (tensorboard_) tensorboard_->add(p, trainer_->model());
     display_.show(p);
     display_.show_validation(p);
@@ -355,12 +341,7 @@ class TrainSession {
   const bool quiet_;
   ProgressDisplay display_;
   const std::atomic<int>& stop_;
-  RunLog log_;
-  train::StatusBoard board_;
-  RunDocument document_;
-  std::unique_ptr<http::Server> metrics_;  // these end before what they tell of
-  std::optional<StatusServer> server_;
-  std::string unwatched_;  // why there is none
+  LiveRun live_;
   std::optional<TensorBoardLog> tensorboard_;
   int64_t training_peak_ = 0;  // bytes of the first device, before the test
   std::optional<train::HeatGuard> heat_;
@@ -372,6 +353,7 @@ class TrainSession {
   std::vector<RankRow> rows_;
   std::optional<train::Trainer> trainer_;
   std::optional<diag::Trace> trace_;
+  double trace_begin_ = 0;  // Unix seconds
   train::TrainResult result_;
   std::optional<diag::MonitorSummary> sensors_;
   std::exception_ptr failure_;

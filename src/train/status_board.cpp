@@ -11,15 +11,26 @@ StatusBoard::StatusBoard(const std::vector<Device>& devices)
       ranks_(std::make_unique<Rank[]>(devices.size())),
       count_(devices.size()),
       activities_(devices.size()) {
-  for (size_t i = 0; i < count_; ++i) {
-    RankStatus first;
-    first.device.device = devices[i];
-    first.progress.loss = std::numeric_limits<double>::quiet_NaN();
-    ranks_[i].status.write(first);
-  }
+  for (size_t i = 0; i < count_; ++i) write_first(i, devices[i]);
 }
 
 StatusBoard::~StatusBoard() = default;
+
+void StatusBoard::write_first(size_t rank, Device device) {
+  RankStatus first;
+  first.device.device = device;
+  first.progress.loss = std::numeric_limits<double>::quiet_NaN();
+  ranks_[rank].status.write(first);
+}
+
+void StatusBoard::clear() {
+  moved_on_ = unix_seconds();
+  for (size_t i = 0; i < count_; ++i) write_first(i, ranks_[i].status.read().device.device);
+  const std::lock_guard lock(mutex_);
+  validation_ = nullptr;
+  ops_ = nullptr;
+}
+
 StatusBoard::Rank& StatusBoard::rank(size_t index) { return ranks_[index]; }
 
 void StatusBoard::set_phase(RunPhase phase) {

@@ -1,8 +1,9 @@
-// What shows a run to others: TensorBoard's events.
+// What shows a run to others: TensorBoard's events, the history, `brim top`.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -91,6 +92,102 @@ TEST_F(Watching, RoundsOfPruningAreShown) {
   for (std::string line; std::getline(history, line);) last = nlohmann::json::parse(line);
   EXPECT_EQ(last["round"], 2);
   EXPECT_EQ(last["rounds"], 2);
+}
+
+/// Commands that train what is trained already.
+class WatchingCompression : public Watching {
+ protected:
+  void SetUp() override {
+    Watching::SetUp();
+    const Ran ran = train({"--steps", "1", "--device", "cpu", "--out", folder / "dense"});
+    ASSERT_EQ(ran.code, 0) << ran.err;
+  }
+  std::vector<std::string> command(const std::string& name,
+                                   const std::vector<std::string>& more) const {
+    std::vector<std::string> args = {name,     "--weights",     folder / "dense/model.safetensors",
+                                     "--data", folder / "data", "--device",
+                                     "cpu"};
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  }
+  std::vector<nlohmann::json> history(const std::string& run) const {
+    std::ifstream file(folder / (run + "/history.jsonl"));
+    std::vector<nlohmann::json> lines;
+    for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+    EXPECT_FALSE(lines.empty()) << run;
+    return lines;
+  }
+};
+
+TEST_F(WatchingCompression, PruningInRoundsIsSeenAsARunIs) {
+  const Ran ran = run_brim(
+      command("prune", {"--pattern", "vector:8", "--schedule", "iterative", "--rounds", "2",
+                        "--finetune", "1", "--out", folder / "pruned", "--tensorboard",
+                        folder / "events", "--metrics", "0", "--monitor", "0.01"}));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("metrics: http://127.0.0.1:"), std::string::npos) << ran.out;
+  const nlohmann::json last = history("pruned").back();
+  EXPECT_EQ(last["command"], "prune");
+  EXPECT_EQ(last["state"], "finished");
+  EXPECT_EQ(last["round"], 2);
+  EXPECT_GT(last["devices"][0]["account"]["wall"], 0);
+  EXPECT_GT(fs::file_size(folder / "pruned/monitor.jsonl"), 0U);
+  const std::vector<std::string> tags = tags_of(only_file(folder / "events"));
+  for (const char* tag : {"recipe", "train/loss", "train/round", "weights/fc1.weight",
+                          "test/accuracy", "account", "host/load"})
+    EXPECT_NE(std::ranges::find(tags, tag), tags.end()) << tag;
+  const Ran report = run_brim({"report", folder / "pruned", "-o", folder / "page.html"});
+  if (report.err.find("Chart.js") != std::string::npos) return;
+  ASSERT_EQ(report.code, 0) << report.err;
+  EXPECT_NE(slurp(folder / "page.html").find(R"("chart":"loss")"), std::string::npos);
+}
+
+TEST_F(WatchingCompression, ASearchIsOneRunWithAllItsTrainings) {
+  const Ran ran =
+      run_brim(command("shrink", {"--pattern", "vector:8", "--accuracy", "-100", "--finetune", "1",
+                                  "--points", "2", "--samples", "16", "--out", folder / "small",
+                                  "--tensorboard", folder / "events"}));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const std::vector<nlohmann::json> lines = history("small");
+  double steps = 0, wall = 0;
+  for (const nlohmann::json& line : lines) {
+    const double all = line["step"].get<double>() + line["steps_before"].get<double>();
+    EXPECT_GE(all, steps);
+    EXPECT_GE(line["devices"][0]["account"]["wall"], wall);
+    steps = all, wall = line["devices"][0]["account"]["wall"];
+  }
+  EXPECT_EQ(lines.front()["point"], 1);
+  EXPECT_EQ(lines.back()["points"], 2);
+  EXPECT_EQ(lines.back()["state"], "finished");
+  for (int64_t point = 1; point <= lines.back()["point"].get<int64_t>(); ++point)
+    (void)only_file(folder / ("events/point-" + std::to_string(point)));
+}
+
+TEST_F(WatchingCompression, TopShowsThemUntilTheyAreStopped) {
+  const std::string seen = in_quotes(folder / "seen.json");
+  const std::string is_seen = in_quotes(brim_path()) + " top --json >" + seen +
+                              " && grep -q '\"quantize\"' " + seen +
+                              " && grep -q '\"state\": *\"training\"' " + seen;
+  const Ran ran = run_brim(
+      command("quantize", {"--finetune", "1000000", "--out", folder / "int8"}),
+      "export BRIM_RUNTIME_DIR=" + in_quotes(folder / "runs") + "; " + signal_when(is_seen, "INT"));
+  EXPECT_EQ(ran.code, 128 + SIGINT) << ran.err;
+  EXPECT_NE(ran.err.find("stopped"), std::string::npos) << ran.err;
+  EXPECT_NE(slurp(folder / "seen.json").find("\"training\""), std::string::npos);
+}
+
+TEST_F(WatchingCompression, WhatCannotBeWatchedIsNotBegun) {
+  std::ofstream(folder / "file") << "precious";
+  const auto error_of = [&](const std::vector<std::string>& more) {
+    const Ran ran = run_brim(command("prune", more));
+    EXPECT_NE(ran.code, 0);
+    EXPECT_EQ(ran.out.find("dense "), std::string::npos) << ran.out;
+    return ran.err;
+  };
+  EXPECT_NE(error_of({"--tensorboard", folder / "file"}).find(folder / "file"), std::string::npos);
+  EXPECT_NE(error_of({"--metrics", "0.0.0.0:0"}).find("--metrics-token"), std::string::npos);
+  EXPECT_NE(error_of({"--metrics-token", "x"}).find("--metrics"), std::string::npos);
+  EXPECT_NE(error_of({"--monitor", "0.001"}).find("too often"), std::string::npos);
 }
 
 TEST_F(Watching, AFolderThatCannotBeWrittenToEndsTheRunBeforeItBegins) {

@@ -1,6 +1,7 @@
 // The page of `brim report`: what it reads, and that nothing of a file becomes a part of its code.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -41,6 +42,29 @@ TEST_F(ReportPage, ReadsAWholeRun) {
   EXPECT_EQ(model["runs"][0]["name"], "run");
   EXPECT_EQ(model["runs"][0]["accounts"][0]["worst"][0]["cause"], "input");
   EXPECT_EQ(model["runs"][0]["accounts"][0]["worst"][0]["last_step"], 2100);
+}
+
+TEST_F(ReportPage, TheWorstStretchesAreLinkedToTheTrace) {
+  make_run(folder / "run", {.sessions = 2});
+  json result = json::parse(std::ifstream(folder / "run/result.json"));
+  const auto worst = [&] {
+    std::ofstream(folder / "run/result.json") << result;
+    return model_of({read_run(folder / "run")})["runs"][0]["accounts"][0]["worst"];
+  };
+  for (const ordered_json& row : worst()) EXPECT_FALSE(row.contains("in_trace"));
+  const double started = read_run(folder / "run").last["started"];
+  result["trace"] = {{"file", "/a/trace.json"}, {"begin", started + 0.5}};
+  int linked = 0;
+  for (const ordered_json& row : worst()) {
+    const bool is_of_last = row["begin"] >= 80;  // the first process has no trace any more
+    EXPECT_EQ(row.contains("in_trace"), is_of_last);
+    if (!is_of_last) continue;
+    ++linked;
+    EXPECT_NEAR(row["in_trace"][0].get<double>(), std::max(0.0, row["begin"].get<double>() - 80.5),
+                1e-3);
+    EXPECT_NEAR(row["in_trace"][1].get<double>(), row["end"].get<double>() - 80.5, 1e-3);
+  }
+  EXPECT_GT(linked, 0);
 }
 
 TEST_F(ReportPage, AnOlderResultIsNotThatOfAResumedRun) {

@@ -140,6 +140,21 @@ TEST_F(StatusTest, ARunThatFailsSaysSo) {
   EXPECT_EQ(board.read().phase, RunPhase::failed);
 }
 
+TEST_F(StatusTest, ABoardIsClearedForAnotherTraining) {
+  StatusBoard board({Device::cpu()});
+  (void)Trainer(recipe, {.board = &board}).run();
+  ASSERT_GT(board.read().step, 0);
+  board.clear();
+  const RunStatus status = board.read();
+  EXPECT_EQ(status.step, 0);
+  EXPECT_EQ(status.images, 0);
+  EXPECT_EQ(status.devices[0].device, Device::cpu());
+  EXPECT_EQ(status.devices[0].account.wall, 0);
+  EXPECT_TRUE(std::isnan(status.loss));
+  EXPECT_EQ(status.validation, nullptr);
+  EXPECT_EQ(status.phase, RunPhase::finished);
+}
+
 TEST_F(StatusTest, ABoardOfOtherDevicesIsRefused) {
   StatusBoard board({Device::cpu(), Device::cpu()});
   const std::string error =

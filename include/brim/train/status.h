@@ -87,11 +87,15 @@ class StatusBoard {
   void set_validation(const Evaluation& evaluation, int64_t epoch);
   void set_ops(std::vector<diag::OpTime> ops);  ///< as TrainResult::ops, so far
   void set_activity(size_t rank, std::shared_ptr<const diag::Activity> activity);  ///< null: none
+  /// Between two trainings: read() shows nothing of the first one but its phase.
+  void clear();
   struct Rank;  ///< of a process, in the order of its devices; src/train/status_board.h
   Rank& rank(size_t index);
   size_t size() const { return count_; }  ///< ranks of this process
 
  private:
+  void write_first(size_t rank, Device device);
+
   std::atomic<RunPhase> phase_{RunPhase::starting};
   std::atomic<const char*> stage_{nullptr};
   std::atomic<double> stage_fraction_{0}, paused_{-1}, moved_on_;  // moved_on_: Unix seconds

@@ -1,6 +1,7 @@
 #include "command/report_page/model.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 
 #include "command/report_page/compare.h"
@@ -76,9 +77,17 @@ Json stretches_json(const AccountSeries& account, const Json& causes, size_t lim
   return rows;
 }
 
-Json worst_json(const AccountSeries& account) {
+/// When the trace of the last process began, on the charts' axis of time; empty: there is none.
+std::optional<double> trace_begin(const Run& run) {
+  const std::optional<double> begin = number_at(run.result, "trace/begin");
+  if (!begin || run.session_started <= 0) return {};
+  return run.session_begin + *begin - run.session_started;
+}
+
+Json worst_json(const Run& run, const AccountSeries& account) {
   Json rows = Json::array();
-  for (const WorstStretch& w : worst(account.stretches(), kWorst))
+  const std::optional<double> trace = trace_begin(run);
+  for (const WorstStretch& w : worst(account.stretches(), kWorst)) {
     rows.push_back({{"begin", rounded_for_chart(w.stretch->begin.seconds)},
                     {"end", rounded_for_chart(w.stretch->end.seconds)},
                     {"first_step", w.stretch->begin.step},
@@ -86,6 +95,10 @@ Json worst_json(const AccountSeries& account) {
                     {"cause", w.cause},
                     {"share", rounded_for_chart(w.share)},
                     {"seconds", rounded_for_chart(w.share * w.stretch->wall())}});
+    if (trace && w.stretch->begin.seconds >= run.session_begin)
+      rows.back()["in_trace"] = {std::max(0.0, w.stretch->begin.seconds - *trace),
+                                 std::max(0.0, w.stretch->end.seconds - *trace)};
+  }
   return rows;
 }
 
@@ -103,7 +116,7 @@ Json accounts_of(const Run& run, size_t limit) {
     Json entry = {{"device", device}, {"causes", causes}, {"seconds", seconds}};
     if (const auto series = run.accounts.find(device); series != run.accounts.end()) {
       entry["stretches"] = stretches_json(series->second, causes, limit);
-      entry["worst"] = worst_json(series->second);
+      entry["worst"] = worst_json(run, series->second);
     }
     accounts.push_back(entry);
   }
@@ -162,6 +175,7 @@ Json model_of(const std::vector<Run>& runs) {
                              {"history", counts_json(run.history)},
                              {"monitor", counts_json(run.monitor)},
                              {"energy", energy},
+                             {"trace", text_at(run.result, "trace/file")},
                              {"lines", lines_of(run.charts, points)},
                              {"accounts", accounts_of(run, stretches)},
                              {"ops", operations_of(run.result)},

@@ -43,6 +43,8 @@ class HistoryReader {
     ++run_.sessions;
     session_begin_ = now_;
     session_begin_.step = number_at(line, "steps_before").value_or(now_.step);
+    run_.session_begin = session_begin_.seconds;
+    run_.session_started = started;
     energy_.clear();
     return true;
   }

@@ -20,10 +20,12 @@ struct Run {
   nlohmann::json last;                            ///< line of the history, an object
   nlohmann::ordered_json most_wrong;              ///< see most_wrong.h
   LineCounts history, monitor;
-  int sessions = 0;         ///< processes that wrote the history
-  double images = 0;        ///< of all processes
-  bool bad_result = false;  ///< result.json is there, and no JSON object
-  bool old_result = false;  ///< it is of an earlier process than the history's end; left out
+  int sessions = 0;            ///< processes that wrote the history
+  double session_begin = 0;    ///< of the last of them, on the charts' axis of time
+  double session_started = 0;  ///< the same in Unix seconds
+  double images = 0;           ///< of all processes
+  bool bad_result = false;     ///< result.json is there, and no JSON object
+  bool old_result = false;     ///< it is of an earlier process than the history's end; left out
 };
 
 /// Throws FileError where `folder` is no folder, or holds no run.

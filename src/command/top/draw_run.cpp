@@ -178,7 +178,8 @@ int draw_run(Canvas& canvas, int row, const std::vector<MomentPointer>& moments,
               {"process", fmt::format("{}", run.pid)}});
   draw_facts(canvas, row++, "folder", {{"", run.folder.empty() ? "none" : run.folder}});
   draw_facts(canvas, row++, "steps",
-             {{"round", run.rounds ? fmt::format("{} of {}", or_dash(run.round), *run.rounds) : ""},
+             {{"point", run.points ? fmt::format("{} of {}", or_dash(run.point), *run.points) : ""},
+              {"round", run.rounds ? fmt::format("{} of {}", or_dash(run.round), *run.rounds) : ""},
               {"epoch", fmt::format("{} of {}", run.epoch ? fmt::format("{}", *run.epoch + 1) : "-",
                                     or_dash(run.epochs))},
               {"step", fmt::format("{} of {}", or_dash(run.step), or_dash(run.steps))},

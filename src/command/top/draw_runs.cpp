@@ -61,6 +61,8 @@ void draw_run_row(Canvas& canvas, int row, const Moment& moment, const Run& run)
   draw_numbers(canvas, row, run, style);
   Pen pen(canvas, row + 1, 2);
   if (!run.trouble.empty()) pen.put(fmt::format("{}  ", run.trouble), Style::bad);
+  if (!run.command.empty() && run.command != "train") pen.put(run.command + "  ", style);
+  if (run.points) pen.put(fmt::format("point {}  ", of(run.point, run.points)), style);
   if (run.rounds) pen.put(fmt::format("round {}  ", of(run.round, run.rounds)), style);
   if (run.devices.empty()) return;
   const RunAccount& account = run.devices[0].recent;

@@ -69,8 +69,8 @@ struct Run {
   std::optional<int64_t> batch;
   std::optional<RunStage> stage;
   std::optional<RunPause> pause;
-  std::optional<int64_t> rank, ranks, epoch, epochs, round, rounds, step, steps, steps_before,
-      images;
+  std::optional<int64_t> rank, ranks, epoch, epochs, round, rounds, point, points, step, steps,
+      steps_before, images;
   std::optional<double> images_per_s, seconds_left, loss, learning_rate;
   std::optional<RunValidation> validation;
   std::optional<int64_t> skipped, checkpoints, checkpoint_failures;

@@ -117,6 +117,14 @@ function showProgress() {
   ]));
 }
 
+/// Stretches in the trace: Perfetto shows the one whose link was followed once the file is opened there.
+function traceLinks(run, stretches) {
+  const nanoseconds = (seconds) => Math.round(1e9 * seconds);
+  const link = ([name, [begin, end]]) => element("a", { rel: "noreferrer", target: "_blank",
+    href: `https://ui.perfetto.dev/#!/?visStart=${nanoseconds(begin)}&visEnd=${nanoseconds(end)}` }, `${name}. ${begin.toFixed(3)} – ${end.toFixed(3)} s`);
+  return element("p", { class: "about" }, `${say("in_trace", { file: run.trace })} `, ...stretches.flatMap((one) => [link(one), " "]));
+}
+
 function accountCards(run, account) {
   const cards = [];
   const title = (key) => say(key, { run: run.name, device: account.device });
@@ -134,7 +142,10 @@ function accountCards(run, account) {
   if (arrayOf(account.worst).length > 0) {
     const worst = account.worst.map((w, i) => [`${i + 1}. ${w.cause}`, percent(w.share), `${number(w.seconds)} s`,
       `${duration(w.begin)} – ${duration(w.end)}`, `${number(w.first_step)} – ${number(w.last_step)}`]);
-    cards.push(card(title("worst_of"), table([say("cause"), say("share"), "s", say("time"), say("steps")], worst)));
+    const made = card(title("worst_of"), table([say("cause"), say("share"), "s", say("time"), say("steps")], worst));
+    const traced = account.worst.map((w, i) => [i + 1, arrayOf(w.in_trace)]).filter(([, at]) => at.length === 2);
+    if (isText(run.trace) && traced.length > 0) made.append(traceLinks(run, traced));
+    cards.push(made);
   }
   return cards;
 }
