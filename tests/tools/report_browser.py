@@ -20,6 +20,7 @@ VIEWS = [(1280, 900, "light"), (1280, 900, "dark"), (390, 844, "light"), (390, 8
 # A chart is drawn if its canvas has a pixel that is not transparent.
 STATE = """(() => {
   const root = document.documentElement, copy = document.createElement("canvas");
+  if (!root) return null;
   const pen = copy.getContext("2d", { willReadFrequently: true });
   const drawn = (canvas) => {
     if (!canvas.width || !canvas.height) return false;
