@@ -63,6 +63,34 @@ double sum_rate(Device device, int64_t elements, int times) {
   return 3.0 * static_cast<double>(elements * times) * sizeof(float) / took;
 }
 
+/// In brim's cache, of this machine, version and number of threads.
+class RoofFile {
+ public:
+  RoofFile(Device device, const std::string& precision)
+      : problem_(fmt::format("{} {}", name(device.kind), precision)),
+        file_(cache_path("device_roof.json"),
+              fmt::format("{}; brim {}; {} threads; {}",
+                          runtime(device.kind).description(device.index), BRIM_VERSION,
+                          num_threads(), cpu::isa())) {}
+
+  /// Not known where there is none, or what no brim has written.
+  DeviceRoof find() {
+    DeviceRoof roof;
+    std::istringstream numbers(file_.find(problem_).value_or(""));
+    numbers >> roof.operations_per_s >> roof.bytes_per_s >> roof.cache_bytes_per_s >>
+        roof.cache_bytes;
+    return numbers && roof.is_known() && roof.cache_bytes_per_s >= 0 ? roof : DeviceRoof();
+  }
+  void keep(const DeviceRoof& roof) {
+    file_.keep(problem_, fmt::format("{:.6g} {:.6g} {:.6g} {:.6g}", roof.operations_per_s,
+                                     roof.bytes_per_s, roof.cache_bytes_per_s, roof.cache_bytes));
+  }
+
+ private:
+  const std::string problem_;
+  ChoiceFile file_;
+};
+
 }  // namespace
 
 DeviceRoof measure_roof(Device device, const std::string& precision) {
@@ -85,24 +113,17 @@ DeviceRoof measure_roof(Device device, const std::string& precision) {
   return roof;
 }
 
+DeviceRoof kept_roof(Device device, const std::string& precision) {
+  if (device.kind == DeviceKind::sim) return {};  // of any profile
+  return RoofFile(device, precision).find();
+}
+
 DeviceRoof device_roof(Device device, const std::string& precision) {
-  if (device.kind == DeviceKind::sim) return measure_roof(device, precision);  // of any profile
-  ChoiceFile kept(
-      cache_path("device_roof.json"),
-      fmt::format("{}; brim {}; {} threads; {}", runtime(device.kind).description(device.index),
-                  BRIM_VERSION, num_threads(), cpu::isa()));
-  const std::string problem = fmt::format("{} {}", name(device.kind), precision);
-  if (const std::optional<std::string> text = kept.find(problem)) {
-    DeviceRoof roof;
-    std::istringstream numbers(*text);
-    numbers >> roof.operations_per_s >> roof.bytes_per_s >> roof.cache_bytes_per_s >>
-        roof.cache_bytes;
-    if (numbers && roof.is_known() && roof.cache_bytes_per_s >= 0) return roof;
-  }
+  if (device.kind == DeviceKind::sim) return measure_roof(device, precision);
+  RoofFile file(device, precision);
+  if (const DeviceRoof kept = file.find(); kept.is_known()) return kept;
   const DeviceRoof roof = measure_roof(device, precision);
-  if (roof.is_known())
-    kept.keep(problem, fmt::format("{:.6g} {:.6g} {:.6g} {:.6g}", roof.operations_per_s,
-                                   roof.bytes_per_s, roof.cache_bytes_per_s, roof.cache_bytes));
+  if (roof.is_known()) file.keep(roof);
   return roof;
 }
 

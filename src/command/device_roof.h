@@ -27,6 +27,9 @@ struct DeviceRoof {
 /// kept in brim's cache, `device_roof.json`. That of a virtual accelerator is measured anew.
 DeviceRoof device_roof(Device device, const std::string& precision);
 
+/// The same, but not measured: not known where nothing was kept.
+DeviceRoof kept_roof(Device device, const std::string& precision);
+
 /// Runs products in `dtype` (of `precision`, as recipes name it) and sums for some tenths of a
 /// second. Nothing else should run; what is found is less than the truth otherwise. A device
 /// without the memory for it, or that fails, has no roof.

@@ -134,6 +134,12 @@ std::string RunDocument::uuid_of(Device device) const {
   return uuids_.emplace_back(device, sensor->uuid(device.index)).second;
 }
 
+DeviceRoof RunDocument::roof() const {
+  const std::lock_guard lock(mutex_);
+  if (!roof_) roof_ = kept_roof(board_.read().devices[0].device, identity_.recipe.precision);
+  return *roof_;
+}
+
 std::optional<double> RunDocument::energy_of(Device device) const {
   const std::lock_guard lock(mutex_);
   if (!reading_) return {};
@@ -193,7 +199,7 @@ Json RunDocument::json() const {
                {"checkpoint_failures", status.checkpoint_failures},
                {"loader", nullptr},
                {"devices", Json::array()},
-               {"ops", status.ops ? ops_json(*status.ops, kLiveOps) : Json::array()},
+               {"ops", status.ops ? ops_json(*status.ops, kLiveOps, roof()) : Json::array()},
                {"host", nullptr},
                {"gpus", Json::object()}};
   if (status.stage)

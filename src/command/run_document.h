@@ -14,6 +14,8 @@
 #include <brim/train/recipe.h>
 #include <brim/train/status.h>
 
+#include "command/device_roof.h"
+
 namespace brim::command {
 
 /// Which run it is.
@@ -61,6 +63,8 @@ class RunDocument {
   nlohmann::ordered_json history_line() const;
 
  private:
+  /// The first device's, if it is known on this machine.
+  DeviceRoof roof() const;
   /// Joules that a device has used since the first reading; empty where no sensor tells.
   std::optional<double> energy_of(Device device) const;
 
@@ -71,6 +75,7 @@ class RunDocument {
   mutable std::mutex mutex_;
   std::optional<train::RunStatus> earlier_;  // what was counted before the training that goes on
   mutable std::vector<std::pair<Device, std::string>> uuids_;  // asked once
+  mutable std::optional<DeviceRoof> roof_;                     // the same
   std::optional<diag::Reading> first_, reading_;
 };
 

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
+
+#include <brim/diag/account.h>
 
 #include "command/report_page/embedded.h"
 #include "command/report_page/html.h"
@@ -228,6 +231,20 @@ TEST_F(ReportPage, BothLanguagesHaveAllTexts) {
   const json english = texts_of("en"), korean = texts_of("ko");
   EXPECT_EQ(english.size(), korean.size());
   for (const auto& [key, text] : english.items()) EXPECT_TRUE(korean.contains(key)) << key;
+}
+
+TEST_F(ReportPage, CausesHaveColoursOfTheirOwnAndKoreanNames) {
+  const json names = json::parse(texts())["ko"]["causes"];
+  const std::string code(script());
+  std::set<std::string> colours;
+  for (size_t i = 0; i < diag::kCauseCount; ++i) {
+    const std::string cause(diag::name(static_cast<diag::Cause>(i)));
+    EXPECT_TRUE(names.contains(cause)) << cause;
+    const size_t at = code.find("\"" + cause + "\": \"#");
+    ASSERT_NE(at, std::string::npos) << cause;
+    colours.insert(code.substr(at + cause.size() + 5, 7));
+  }
+  EXPECT_EQ(colours.size(), diag::kCauseCount);
 }
 
 }  // namespace

@@ -137,6 +137,19 @@ TEST(TopView, WideAndTall) {
   EXPECT_TRUE(shows(canvas, "one core at 100 %, GPU at 5 %: the host is the limit python3 t.py"));
 }
 
+TEST(TopView, TheBusiestThreadDecidesWhetherTheHostIsTheLimit) {
+  Moment moment = a_moment();
+  diag::ProcessReading& other = *std::ranges::find_if(
+      moment.machine.processes, [](const auto& p) { return p.command.starts_with("python3"); });
+  other.cores = 1.6;  // of several threads
+  EXPECT_EQ(hint(moment, other), "");
+  other.busiest = {.tid = 1, .name = "main", .cores = 0.98};
+  EXPECT_EQ(hint(moment, other), "one core at 100 %, GPU at 5 %: the host is the limit");
+  EXPECT_TRUE(shows(draw(one(moment), {}, {.rows = 24, .columns = 100}), " 98%"));
+  other.busiest->cores = 0.5;
+  EXPECT_EQ(hint(moment, other), "");
+}
+
 TEST(TopView, CardsAreToldApartByTheirUuid) {
   Moment moment = a_moment();
   moment.runs[0].gpus.clear();  // a run without sensors
@@ -191,6 +204,10 @@ TEST(TopView, ARunAloneHasItsKernelsAndWhereItIs) {
       shows(canvas, " matmul                         75%     15.0     100G     200M   (2, 3)"));
   EXPECT_TRUE(shows(canvas, " a_kernel                       25%  10000.0        -        -"));
   EXPECT_TRUE(shows(canvas, " none                            0%        -        -        -"));
+  moment.runs[0].ops[0].share_of_roof = 0.42;
+  EXPECT_TRUE(shows(draw(one(moment), {.inside = true}, {.rows = 30, .columns = 80}),
+                    "100G     200M   42%   (2, 3)"));
+  EXPECT_EQ(run_from_json(to_json(moment.runs[0])).ops[0].share_of_roof, 0.42);
   moment.runs[0].devices[0].doing->spans.clear();
   EXPECT_FALSE(shows(draw(one(moment), {.inside = true}, {.rows = 30, .columns = 80}), " > "));
 }

@@ -2,6 +2,7 @@
 // machine.
 #include "diag/machine/machine.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -205,6 +206,30 @@ TEST(Machine, Processes) {
   r = reader.read(12);
   EXPECT_DOUBLE_EQ(process_of(r, 7)->read.value(), 500);  // told now, as of the last 8 s
   EXPECT_EQ(process_of(r, 7)->written.value(), 0);
+}
+
+TEST(Machine, TheBusiestThreadOfABusyProcess) {
+  const MachineTree tree;
+  const auto hertz = static_cast<int>(sysconf(_SC_CLK_TCK));
+  const auto put = [&](int64_t pid, int64_t tid, const std::string& name, int ticks) {
+    tree.put(
+        fmt::format("proc/{}/task/{}/stat", pid, tid),
+        fmt::format("{} ({}) R 1 1 1 0 -1 0 0 0 0 0 {} 0 0 0 20 0 1 0 55 1 1\n", tid, name, ticks));
+  };
+  MachineReader reader(tree.roots());
+  for (int second = 0; second < 3; ++second) {
+    tree.put_process(7, "python3", second * 3 * hertz / 2, 55);
+    put(7, 7, "main", second * hertz);
+    put(7, 9, "helper", second * hertz / 2);
+    tree.put_process(8, "idle", second * hertz / 4, 55);
+    put(8, 8, "idle", second * hertz / 4);
+    const MachineReading r = reader.read(second);
+    EXPECT_FALSE(process_of(r, 8)->busiest) << second;
+    ASSERT_EQ(process_of(r, 7)->busiest.has_value(), second == 2) << second;
+    if (second < 2) continue;  // of which there is no reading before
+    EXPECT_EQ(process_of(r, 7)->busiest->name, "main");
+    EXPECT_DOUBLE_EQ(process_of(r, 7)->busiest->cores, 1);
+  }
 }
 
 TEST(Machine, ANumberThatIsGivenAgainIsAnotherProcess) {

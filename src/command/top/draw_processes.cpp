@@ -37,6 +37,9 @@ std::vector<const ProcessReading*> sorted_processes(const Moment& moment, const 
   return processes;
 }
 
+/// What a screen of 80 columns has no space for.
+bool shows_threads(const Canvas& canvas) { return canvas.size().columns >= 100; }
+
 bool has_gpu_processes(const Moment& moment) {
   return std::ranges::any_of(moment.gpus,
                              [](const Gpu& g) { return g.answers && !g.processes.empty(); });
@@ -56,6 +59,10 @@ void draw_process(Canvas& canvas, int row, const Moment& moment, const ProcessRe
       .right(rate_text(p.read), 6, Style::dim)
       .right(rate_text(p.written), 6, Style::dim)
       .right(fmt::format("{}", p.threads), 4, Style::dim);
+  if (shows_threads(canvas)) {
+    const double cores = p.busiest ? p.busiest->cores : 0;
+    pen.right(p.busiest ? percent(cores) : "-", 5, cores > 0.9 ? Style::notice : Style::dim);
+  }
   if (has_gpu_processes(moment)) {
     const std::optional<GpuUse> use = gpu_use(moment, p.pid);
     pen.right(use && use->utilisation ? percent(*use->utilisation) : "-", 5)
@@ -83,6 +90,7 @@ int draw_processes(Canvas& canvas, int row, const Moment& moment, const ViewStat
       .right("READ/S", 6, head(Sort::storage))
       .right("WRIT/S", 6, head(Sort::storage))
       .right("THR", 4, Style::title);
+  if (shows_threads(canvas)) pen.right("1 THR", 5, Style::title);
   if (has_gpu_processes(moment))
     pen.right("GPU", 5, head(Sort::gpu)).right("GPU-MEM", 7, head(Sort::gpu));
   pen.put("COMMAND", Style::title);

@@ -99,24 +99,26 @@ int draw_ops(Canvas& canvas, int row, const Run& run, int max_rows) {
   const auto rate = [](const RunOp& op, const std::optional<double>& each) {
     return each && *each > 0 && op.seconds > 0 ? short_count(*each * op.calls / op.seconds) : "-";
   };
-  Pen(canvas, row++, 1)
-      .left("KERNEL", 28, Style::title)
+  const bool has_roof =
+      std::ranges::any_of(run.ops, [](const RunOp& op) { return op.share_of_roof.has_value(); });
+  Pen head(canvas, row++, 1);
+  head.left("KERNEL", 28, Style::title)
       .right("TIME", 5, Style::title)
       .right("US", 8, Style::title)
       .right("FLOP/s", 8, Style::title)
-      .right("B/s", 8, Style::title)
-      .gap(2)
-      .put("SHAPES", Style::title);
+      .right("B/s", 8, Style::title);
+  if (has_roof) head.right("ROOF", 5, Style::title);
+  head.gap(2).put("SHAPES", Style::title);
   for (const RunOp& op : run.ops) {
     if (--max_rows < 1) break;
-    Pen(canvas, row++, 1)
-        .left(op.op, 28)
+    Pen pen(canvas, row++, 1);
+    pen.left(op.op, 28)
         .right(percent(all > 0 ? op.seconds / all : 0), 5)
         .right(op.calls > 0 ? fmt::format("{:.1f}", 1e6 * op.seconds / op.calls) : "-", 8)
         .right(rate(op, op.operations), 8)
-        .right(rate(op, op.bytes), 8)
-        .gap(2)
-        .put(op.shapes, Style::dim);
+        .right(rate(op, op.bytes), 8);
+    if (has_roof) pen.right(op.share_of_roof ? percent(*op.share_of_roof) : "-", 5);
+    pen.gap(2).put(op.shapes, Style::dim);
   }
   return row;
 }

@@ -39,9 +39,12 @@ std::optional<double> gpu_load(const Moment& moment, const Run& run) {
   return {};
 }
 
-/// Of one thread that keeps a GPU waiting.
-bool is_host_bound(double cores, double gpu_load) {
-  return gpu_load < kIdleGpu && cores >= kOneCore && cores < 1.3;
+/// Whether one thread keeps a GPU waiting.
+bool is_host_bound(const diag::ProcessReading& process, double gpu_load) {
+  constexpr double kFewMore = 1.3;  // cores, of which one thread may have nearly all
+  if (gpu_load >= kIdleGpu) return false;
+  if (process.busiest) return process.busiest->cores >= kOneCore;
+  return process.cores >= kOneCore && process.cores < kFewMore;
 }
 std::string host_is_the_limit(double gpu_load) {
   return fmt::format("one core at 100 %, GPU at {:.0f} %: the host is the limit", gpu_load * 100);
@@ -70,7 +73,7 @@ std::string hint(const Moment& moment, const Run& run) {
   const auto process =
       std::ranges::find(moment.machine.processes, run.pid, &diag::ProcessReading::pid);
   const auto load = gpu_load(moment, run);
-  if (load && process != moment.machine.processes.end() && is_host_bound(process->cores, *load))
+  if (load && process != moment.machine.processes.end() && is_host_bound(*process, *load))
     return host_is_the_limit(*load);
   for (const RunDevice& device : run.devices)
     for (const Advice& advice : kAdvice)
@@ -82,7 +85,7 @@ std::string hint(const Moment& moment, const Run& run) {
 
 std::string hint(const Moment& moment, const diag::ProcessReading& process) {
   const auto use = gpu_use(moment, process.pid);
-  if (!use || !use->utilisation || !is_host_bound(process.cores, *use->utilisation)) return "";
+  if (!use || !use->utilisation || !is_host_bound(process, *use->utilisation)) return "";
   return host_is_the_limit(*use->utilisation);
 }
 

@@ -62,11 +62,19 @@ ThreadReading thread_from_json(const Json& t) {
 }
 
 Json process_json(const ProcessReading& p) {
-  return {{"pid", p.pid},           {"uid", p.uid},          {"name", p.name},
-          {"command", p.command},   {"cores", p.cores},      {"threads", p.threads},
-          {"resident", p.resident}, {"read", known(p.read)}, {"written", known(p.written)}};
+  return {{"pid", p.pid},
+          {"uid", p.uid},
+          {"name", p.name},
+          {"command", p.command},
+          {"cores", p.cores},
+          {"threads", p.threads},
+          {"resident", p.resident},
+          {"read", known(p.read)},
+          {"written", known(p.written)},
+          {"busiest", p.busiest ? thread_json(*p.busiest) : Json(nullptr)}};
 }
 ProcessReading process_from_json(const Json& p) {
+  const Json& busiest = member(p, "busiest");
   return {.pid = integer(p, "pid").value_or(0),
           .uid = integer(p, "uid").value_or(0),
           .name = text(p, "name"),
@@ -75,7 +83,8 @@ ProcessReading process_from_json(const Json& p) {
           .threads = integer(p, "threads").value_or(0),
           .resident = integer(p, "resident").value_or(0),
           .read = number(p, "read"),
-          .written = number(p, "written")};
+          .written = number(p, "written"),
+          .busiest = busiest.is_object() ? std::optional(thread_from_json(busiest)) : std::nullopt};
 }
 
 template <class T, class F>

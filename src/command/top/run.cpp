@@ -35,7 +35,8 @@ RunOp op_from_json(const Json& object) {
           .calls = std::max(number(object, "calls").value_or(0), 0.0),
           .seconds = std::max(number(object, "seconds").value_or(0), 0.0),
           .operations = number(object, "operations"),
-          .bytes = number(object, "bytes")};
+          .bytes = number(object, "bytes"),
+          .share_of_roof = number(object, "share_of_roof")};
 }
 Json op_json(const RunOp& op) {
   return {{"op", op.op},
@@ -43,7 +44,8 @@ Json op_json(const RunOp& op) {
           {"calls", op.calls},
           {"seconds", op.seconds},
           {"operations", known(op.operations)},
-          {"bytes", known(op.bytes)}};
+          {"bytes", known(op.bytes)},
+          {"share_of_roof", known(op.share_of_roof)}};
 }
 
 RunDevice device_from_json(const Json& object) {

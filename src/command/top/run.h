@@ -58,6 +58,7 @@ struct RunOp {
   std::string op, shapes;
   double calls = 0, seconds = 0;            ///< of all calls
   std::optional<double> operations, bytes;  ///< of one
+  std::optional<double> share_of_roof;      ///< of what the device reaches at most
 };
 
 struct Run {

@@ -63,6 +63,8 @@ struct ProcessReading {
   double cores = 0;     ///< CPU time a second: 2 is two cores all the time
   int64_t threads = 0, resident = 0;    ///< resident: bytes
   std::optional<double> read, written;  ///< bytes/s of storage, where we may know
+  /// Its thread that takes most CPU time; of the few busiest processes.
+  std::optional<ThreadReading> busiest;
 };
 
 struct MachineReading {

@@ -89,11 +89,14 @@ class ProcessReader {
     std::string name, command;
     bool tells_storage = false;
   };
+  using Ticks = std::unordered_map<int64_t, uint64_t>;  // of threads
+
   void meet(const std::string& folder, const StatLine& line, Known& known);
+  void look_into_busiest(const MachineRoots& roots, double seconds,
+                         std::vector<ProcessReading>& processes);
 
   std::unordered_map<int64_t, Known> processes_;
-  std::unordered_map<int64_t, uint64_t> threads_;  // tid -> ticks, of threads_of_
-  int64_t threads_of_ = 0;
+  std::unordered_map<int64_t, Ticks> threads_, threads_before_;  // by process; since a reading
 };
 
 }  // namespace brim::diag

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "diag/machine/kernel_text.h"
 #include "diag/machine/parts.h"
@@ -122,14 +124,15 @@ std::vector<ProcessReading> ProcessReader::read(const MachineRoots& roots, doubl
     processes.push_back(std::move(p));
   }
   processes_ = std::move(now);
+  threads_before_ = std::exchange(threads_, {});
+  look_into_busiest(roots, seconds, processes);
   return processes;
 }
 
 std::vector<ThreadReading> ProcessReader::read_threads(const MachineRoots& roots, int64_t pid,
                                                        double seconds) {
-  if (pid != threads_of_) threads_.clear();
-  threads_of_ = pid;
-  std::unordered_map<int64_t, uint64_t> now;
+  const Ticks& before = threads_before_[pid];
+  Ticks& now = threads_[pid];
   std::vector<ThreadReading> threads;
   const std::string folder = fmt::format("{}/{}/task", roots.proc, pid);
   for (const int64_t tid : numbered_folders(folder, kMaxThreads)) {
@@ -137,13 +140,31 @@ std::vector<ThreadReading> ProcessReader::read_threads(const MachineRoots& roots
     const auto line = parse_stat_line(kernel_text(path, 4096).value_or(""));
     if (!line) continue;
     ThreadReading thread{.tid = tid, .name = line->name};
-    if (const auto before = threads_.find(tid); before != threads_.end())
-      thread.cores = cores_of(before->second, line->cpu_ticks, seconds);
+    if (const auto known = before.find(tid); known != before.end())
+      thread.cores = cores_of(known->second, line->cpu_ticks, seconds);
     now[tid] = line->cpu_ticks;
     threads.push_back(std::move(thread));
   }
-  threads_ = std::move(now);
   return threads;
+}
+
+/// Threads are many: to read those of all processes would cost more than all the rest.
+void ProcessReader::look_into_busiest(const MachineRoots& roots, double seconds,
+                                      std::vector<ProcessReading>& processes) {
+  constexpr size_t kLookedInto = 4;
+  constexpr double kBusy = 0.5;  // cores
+  constexpr int64_t kManyThreads = 256;
+  std::vector<ProcessReading*> busy;
+  for (ProcessReading& p : processes)
+    if (p.cores >= kBusy && p.threads <= kManyThreads) busy.push_back(&p);
+  std::ranges::sort(busy, std::greater(), [](const ProcessReading* p) { return p->cores; });
+  busy.resize(std::min(busy.size(), kLookedInto));
+  for (ProcessReading* p : busy) {
+    const bool is_known = threads_before_.contains(p->pid);
+    const std::vector<ThreadReading> threads = read_threads(roots, p->pid, seconds);
+    if (is_known && !threads.empty())
+      p->busiest = *std::ranges::max_element(threads, {}, &ThreadReading::cores);
+  }
 }
 
 }  // namespace brim::diag

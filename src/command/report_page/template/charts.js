@@ -1,11 +1,15 @@
 // Charts, which are drawn again when the colours or the x axis change.
 const palette = ["#2f6fdf", "#e0632b", "#1f9d6b", "#b44fc4", "#c99a06", "#12a3b4", "#d9437a", "#7a6ff0", "#7f8b2c", "#8c6d5a"];
-// Each cause has one colour in all charts; these are the frequent ones.
+// Each cause has a colour of its own, the same in all charts.
 const causeColours = {
   "compute": "#1f9d6b", "input": "#e0632b", "dispatch": "#2f6fdf", "communication": "#b44fc4", "checkpoint": "#c99a06",
   "evaluation": "#12a3b4", "copy to device": "#d9437a", "user code": "#7a6ff0", "stolen": "#b3261e", "compile": "#8c6d5a",
-  "throttle": "#ff5a36", "other": "#8a94a3",
+  "throttle": "#ff5a36", "other": "#8a94a3", "peer": "#6b2fa0", "copy to host": "#f28ab0", "staging": "#a3195b",
+  "host read": "#0b4f8a", "synchronize": "#7fc8ff", "full queue": "#b9c46a", "host compute": "#86d9b0", "allocator": "#f0c27b",
+  "file read": "#5f7d2e", "file write": "#3d5a4f",
 };
+/// In the page's language.
+const causeName = (cause) => (Object.hasOwn(texts.causes, cause) ? texts.causes[cause] : cause);
 const charts = [];
 let axis = "step";
 
@@ -115,7 +119,7 @@ const marks = (worst) => ({
 function areaChart(title, account) {
   const configure = () => {
     const datasets = account.causes.map((cause) => ({
-      label: cause, data: [], fill: "-1", borderWidth: 0, pointRadius: 0,
+      label: causeName(cause), data: [], fill: "-1", borderWidth: 0, pointRadius: 0,
       backgroundColor: causeColour(cause), borderColor: causeColour(cause),
     }));
     if (datasets.length > 0) datasets[0].fill = "origin";

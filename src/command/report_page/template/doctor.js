@@ -9,9 +9,9 @@ function beforeAndAfter(run, doctor) {
   const series = sides.map((side, i) => ({ label: say(`doctor_${side}`), values: causes.map((cause) => 100 * (shares[i].get(cause) ?? 0)) }));
   const title = say("doctor_shares_of", { run: run.name });
   const because = sides.map((side) => arrayOf(doctor[side].causes).flatMap((cost) => arrayOf(cost?.because).filter(isText)
-    .map((reason) => [say(`doctor_${side}`), cost.cause, reason]))).flat();
-  return card(title, barChart(title, causes, series, null, { min: 0, max: 100 }),
-    details(table([say("cause"), ...series.map((one) => one.label)], causes.map((cause, i) => [cause, ...series.map((one) => `${number(one.values[i])} %`)]))),
+    .map((reason) => [say(`doctor_${side}`), causeName(cost.cause), reason]))).flat();
+  return card(title, barChart(title, causes.map(causeName), series, null, { min: 0, max: 100 }),
+    details(table([say("cause"), ...series.map((one) => one.label)], causes.map((cause, i) => [causeName(cause), ...series.map((one) => `${number(one.values[i])} %`)]))),
     ...(because.length ? [table(["", say("cause"), say("because")], because)] : []));
 }
 

@@ -101,7 +101,7 @@ function showComparison() {
     return row.key === "duration" || row.key === "cause" ? duration(value) : number(value);
   };
   const rows = model.comparison.map((row) => [
-    row.key === "cause" ? row.cause : say(row.key),
+    row.key === "cause" ? causeName(row.cause) : say(row.key),
     ...row.values.map((value, i) => shown(row, value) + (i > 0 && isNumber(row.differences[i]) ? ` (${signed(row.differences[i])})` : "")),
     percent(row.spread),
   ]);
@@ -134,13 +134,13 @@ function accountCards(run, account) {
     cards.push(made);
   }
   const wall = account.seconds.reduce((a, b) => a + b, 0);
-  const rows = account.causes.map((cause, i) => [cause, `${number(account.seconds[i])} s`, percent(account.seconds[i] / wall)]);
+  const rows = account.causes.map((cause, i) => [causeName(cause), `${number(account.seconds[i])} s`, percent(account.seconds[i] / wall)]);
   cards.push(card(title("total_of"),
-    barChart(title("total_of"), account.causes, [{ label: "s", values: account.seconds }], account.causes.map(causeColour),
+    barChart(title("total_of"), account.causes.map(causeName), [{ label: "s", values: account.seconds }], account.causes.map(causeColour),
       { title: { display: true, text: "s" } }),
     details(table([say("cause"), say("time"), say("share")], rows))));
   if (arrayOf(account.worst).length > 0) {
-    const worst = account.worst.map((w, i) => [`${i + 1}. ${w.cause}`, percent(w.share), `${number(w.seconds)} s`,
+    const worst = account.worst.map((w, i) => [`${i + 1}. ${causeName(w.cause)}`, percent(w.share), `${number(w.seconds)} s`,
       `${duration(w.begin)} – ${duration(w.end)}`, `${number(w.first_step)} – ${number(w.last_step)}`]);
     const made = card(title("worst_of"), table([say("cause"), say("share"), "s", say("time"), say("steps")], worst));
     const traced = account.worst.map((w, i) => [i + 1, arrayOf(w.in_trace)]).filter(([, at]) => at.length === 2);
