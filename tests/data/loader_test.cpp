@@ -1,5 +1,8 @@
 // The loader: the same bits for any number of workers.
+#include <brim/autograd/autocast.h>
+#include <brim/autograd/autograd.h>
 #include <brim/core/error.h>
+#include <brim/core/tf32.h>
 #include <brim/data/loader.h>
 #include <gtest/gtest.h>
 
@@ -76,6 +79,28 @@ TEST(Loader, ALoopThatWaitsMakesSmallBatchesOfSamplesInMemory) {
   std::vector<int64_t> expected(400);
   std::iota(expected.begin(), expected.end(), 0);
   EXPECT_EQ(seen, expected);
+}
+
+// What a sample's ops would find around them.
+struct Surroundings final : Dataset {
+  int64_t size() const override { return 100; }
+  bool in_memory() const override { return true; }
+  void get(int64_t, Sample& out) const override {
+    out.set("x", grad_enabled() + 2 * (Autocast::current() == f32) + 4 * !Tf32::allowed() +
+                     8 * default_device().is_cpu());
+  }
+};
+
+TEST(Loader, ScopesOfTheLoopChangeNoSample) {
+  const auto data = std::make_shared<Surroundings>();
+  const NoGrad no_grad;
+  const Autocast low(bf16);
+  const Tf32 tf32;
+  for (const int workers : {0, 1}) {
+    const Loader loader(data, {.batch = 1, .workers = workers});
+    for (const Batch& batch : loader.epoch(0))
+      EXPECT_EQ(batch.x.to_vector<int32_t>(), std::vector<int32_t>{15}) << workers;
+  }
 }
 
 TEST(Loader, AugmentationBelongsToTheSample) {

@@ -169,8 +169,7 @@ TYPED_TEST(RecurrentOf, ErrorsSayWhatDoesNotFit) {
 
 TYPED_TEST(RecurrentOf, ThreadsChangeNoBit) {
   TypeParam net({.in = 8, .hidden = 64});
-  const Tensor x = randn({6, 13, 8});
-  const auto values = [&](int count) {
+  const auto values = [&](const Tensor& x, int count) {
     const tests::Threads threads(count);
     net.zero_grad();
     const Tensor y = net(x);
@@ -179,8 +178,11 @@ TYPED_TEST(RecurrentOf, ThreadsChangeNoBit) {
     for (const Tensor& p : net.parameters()) all.push_back(p.grad().template to_vector<float>());
     return all;
   };
-  const auto one = values(1);
-  for (const int count : {2, 3, 4}) EXPECT_EQ(values(count), one) << count;
+  for (const int64_t batch : {2, 7, 13, 32}) {
+    const Tensor x = randn({6, batch, 8});
+    const auto one = values(x, 1);
+    for (const int count : {2, 3, 4}) EXPECT_EQ(values(x, count), one) << batch << ", " << count;
+  }
 }
 
 TEST(Recurrent, StatesMustFit) {

@@ -1,11 +1,26 @@
 // How a worker makes a batch in a slot of the ring (see pipeline.h).
 #include <utility>
 
+#include <brim/autograd/autocast.h>
+#include <brim/autograd/autograd.h>
+#include <brim/core/tf32.h>
+
 #include "data/dataset/get_sample.h"
 #include "data/loader/pipeline.h"
 #include "data/loader/stand_in.h"
 
 namespace brim::data {
+namespace {
+
+// A sample is the same whichever thread makes it: a worker, or the loop's, with scopes of its own.
+struct PlainScopes {
+  DeviceScope host{Device::cpu()};
+  GradMode gradients{true};
+  Autocast products{DType::f32};
+  Tf32 full{false};
+};
+
+}  // namespace
 
 bool Epoch::Pipeline::read_sample(int64_t sample, uint64_t key, Sample& to, Slot& slot,
                                   const SampleRows* rows, int64_t row) {
@@ -68,7 +83,7 @@ void Epoch::Pipeline::fill(int64_t number, Slot& slot, Scratch& scratch) noexcep
   scratch.reading = scratch.decoding = scratch.augmenting = scratch.copies = 0;
   scratch.iterable.augmenting = 0;
   const uint64_t begin = diag::ticks();
-  const DeviceScope host(Device::cpu());  // for samples, in whichever thread they are made
+  const PlainScopes plain;
   try {
     slot.memory.finish_copies();
     scratch.copies = diag::ticks() - begin;
