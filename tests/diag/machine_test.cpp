@@ -10,6 +10,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string>
 
 #include "core/clock.h"
@@ -155,6 +156,17 @@ TEST(Machine, LimitsOfBothVersionsOfCgroups) {
   EXPECT_FALSE(limits.memory);
   old.put("sys/fs/cgroup/cpu/x/cpu.stat", "throttled_time 2000000000\n");
   EXPECT_DOUBLE_EQ(old_reader.read(old.roots(), 4).throttled.value(), 0.25);
+}
+
+TEST(Machine, UsableMemoryIsWithinTheLimit) {
+  const MachineTree tree;
+  EXPECT_EQ(usable_memory(tree.roots()), std::numeric_limits<int64_t>::max());
+  tree.put("proc/meminfo", "MemTotal: 4000 kB\nMemAvailable: 2000 kB\n");
+  EXPECT_EQ(usable_memory(tree.roots()), 2'048'000);
+  tree.put("proc/self/cgroup", "0::/a\n");
+  tree.put("sys/fs/cgroup/a/memory.max", "1000000\n");
+  tree.put("sys/fs/cgroup/a/memory.current", "999999\n");  // caches, maybe
+  EXPECT_EQ(usable_memory(tree.roots()), 1'000'000);
 }
 
 TEST(Machine, LimitsDoNotLeaveTheTree) {

@@ -172,10 +172,10 @@ Tensor sample_pictures(const EnginePictures& p, int64_t channels, int64_t sample
   constexpr int64_t kPatches = 8, kNoise = 32;
   const Tensor patches = randint(0, kBytes - kNoise, {samples, kPatches, kPatches, channels},
                                  {.dtype = DType::u8}, &random);
-  const Tensor noise =
+  Tensor pictures =
       randint(0, kNoise, {samples, p.height, p.width, channels}, {.dtype = DType::u8}, &random);
   const std::vector<uint8_t> colours = patches.to_vector<uint8_t>();
-  std::vector<uint8_t> pixels = noise.to_vector<uint8_t>();
+  uint8_t* const pixels = pictures.data<uint8_t>();  // noise on which the patches are put
   size_t at = 0;
   for (int64_t n = 0; n < samples; ++n)
     for (int64_t y = 0; y < p.height; ++y)
@@ -186,7 +186,7 @@ Tensor sample_pictures(const EnginePictures& p, int64_t channels, int64_t sample
           pixels[at] = static_cast<uint8_t>(pixels[at] + colours[static_cast<size_t>(patch)]);
           ++at;
         }
-  return Tensor::from<uint8_t>(pixels, noise.shape());
+  return pictures;
 }
 
 Tensor prepared(const EnginePictures& p, const Tensor& samples) {

@@ -173,6 +173,7 @@ Proof proof_of(nn::Module& network, const EngineForward& forward,
   std::vector<Tensor> read = proof.inputs;  // by the network
   if (options.pictures) {
     proof.inputs[0] = sample_pictures(*options.pictures, examples[0].size(1), samples, random);
+    if (options.progress) options.progress("pictures prepared", 0);
     read[0] = prepared(*options.pictures, proof.inputs[0]);
   }
   proof.outputs = outputs_of(network, forward, read, options);

@@ -81,10 +81,10 @@ class Programs {
     return found->second;
   }
 
-  /// A sample of a run in such passes. They go one after the other: some show what all take.
+  /// A sample of a run in such passes. They go one after the other: some of them show it.
   double seconds_of(int64_t batch, int64_t pass) {
-    constexpr int64_t kMaxBatch = 256;
-    batch = std::min(batch, kMaxBatch);
+    constexpr int64_t kEnough = 64;
+    batch = std::min(batch, std::max(kEnough, pass));
     EngineWeights weights;
     EngineFile file;
     file.programs.push_back(program_of(pass, weights));

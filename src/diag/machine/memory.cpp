@@ -43,10 +43,11 @@ MemoryReading read_memory(const MachineRoots& roots) {
 }
 
 int64_t usable_memory(const MachineRoots& roots) {
-  const int64_t available = read_memory(roots).available;
+  const MemoryReading memory = read_memory(roots);
+  const int64_t available =
+      memory.total > 0 ? memory.available : std::numeric_limits<int64_t>::max();
   const LimitReading limits = LimitReader().read(roots, 0);
-  if (!limits.memory) return available;
-  return std::clamp<int64_t>(*limits.memory - limits.memory_used.value_or(0), 0, available);
+  return std::min(available, limits.memory.value_or(available));
 }
 
 PressureReading PressureReader::read(const MachineRoots& roots, double seconds) {

@@ -25,7 +25,9 @@ class CoreReader {
 };
 
 MemoryReading read_memory(const MachineRoots& roots);
-/// Bytes that this process may still take: available, within the limit of its cgroup.
+/// Bytes that this process can take at most: what is available, and no more than the limit of its
+/// cgroup, of which caches take a part that gives way. As many as there can be where nothing is
+/// known.
 int64_t usable_memory(const MachineRoots& roots = {});
 
 class PressureReader {
