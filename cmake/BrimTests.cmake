@@ -275,9 +275,8 @@ if(BRIM_TESTS AND BRIM_PYTHON)
 endif()
 
 # Options that name only what differs compile without a warning.
-if(BRIM_TESTS)
-  brim_add_test(designated_options ${CMAKE_CXX_COMPILER} -std=c++20 -Wall -Wextra -Werror -fsyntax-only -I${PROJECT_SOURCE_DIR}/include
-                -I${PROJECT_BINARY_DIR}/generated tests/docs/designated_options.cpp)
+if(BRIM_TESTS AND BRIM_PYTHON)
+  brim_add_test(designated_options ${BRIM_PYTHON} tests/docs/options_test.py ${CMAKE_CXX_COMPILER} include ${PROJECT_BINARY_DIR}/generated)
 endif()
 
 # The short examples, as somebody would run them.

@@ -4,6 +4,7 @@
 #include <brim/brim.h>
 #include <brim/data/convert.h>
 #include <brim/data/get.h>
+#include <brim/deploy/engine.h>
 #include <brim/diag/monitor.h>
 #include <brim/extend.h>
 
@@ -36,6 +37,8 @@ void all() {
   use(TensorOptions{.dtype = {}});
   use(autograd::GradcheckOptions{.eps = {}});
   use(compress::ChannelMeterOptions{.inputs = {}});
+  use(compress::ChannelOptions{.sparsity = {}});
+  use(compress::Channels{.inputs = {}});
   use(compress::FormOptions{.inputs = {}});
   use(compress::Limits{.seconds = {}});
   use(compress::PruneOptions{.pattern = {}});
@@ -59,7 +62,10 @@ void all() {
   use(data::TokenOptions{.window = {}});
   use(data::Transform{.steps = {}});
   use(data::VerifyOptions{.workers = {}});
+  use(deploy::EngineOptions{.batches = {}});
+  use(deploy::EnginePictures{.height = {}});
   use(deploy::OnnxOptions{.batch = {}});
+  use(deploy::RuntimeOptions{.target = {}});
   use(diag::MonitorOptions{.period = {}});
   use(diag::TraceProcess{.number = {}});
   use(dist::GroupOptions{.timeout = {}});
@@ -117,6 +123,7 @@ void all() {
   use(optim::StepLROptions{.step_size = {}});
   use(train::CheckpointOptions{.every_steps = {}});
   use(train::Checkpoint::State{.save = {}});
+  use(train::ChannelsRecipe{.inputs = {}});
   use(train::DataRequest{.split = {}});
   use(train::DistillRecipe{.teacher = {}});
   use(train::DoctorOptions{.allow_rounding = {}});

@@ -38,8 +38,8 @@ struct ChannelOptions {
 
 /// How many inputs and outputs modules have, by name: what a network is shrunk to.
 struct Channels {
-  std::map<std::string, int64_t> inputs;   ///< that a module takes
-  std::map<std::string, int64_t> outputs;  ///< that it makes
+  std::map<std::string, int64_t> inputs = {};   ///< that a module takes
+  std::map<std::string, int64_t> outputs = {};  ///< that it makes
   /// Whether all modules keep theirs.
   bool empty() const { return inputs.empty() && outputs.empty(); }
 };

@@ -48,8 +48,9 @@ struct EngineOptions {
   std::vector<int64_t> batches = {1};
   std::vector<std::string> inputs = {"input"};    ///< names, in order
   std::vector<std::string> outputs = {"output"};  ///< names, in order
-  std::vector<std::string> labels;  ///< of output 0: its channels if it has 4 axes, else its last
-  std::map<std::string, std::string> metadata;  ///< what a program needs to know
+  /// Of output 0: its channels if it has 4 axes, else its last.
+  std::vector<std::string> labels = {};
+  std::map<std::string, std::string> metadata = {};  ///< what a program needs to know
   /// What comes instead of input 0, images in f32 of 1 to 4 channels; its samples for the proof, of
   /// this size, are in the file. None: input 0 is the network's.
   std::optional<EnginePictures> pictures = {};
@@ -105,7 +106,7 @@ struct RuntimeOptions {
   /// "native", "x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8-a" or "armv8.2-a": the CPU that all of
   /// it is compiled for.
   std::string target = "native";
-  std::vector<std::string> kernels;  ///< EngineSummary::kernels
+  std::vector<std::string> kernels = {};  ///< EngineSummary::kernels
 };
 
 /// Copies the sources of the runtime that these kernels need into a new folder, with a
