@@ -230,15 +230,15 @@ std::vector<bool> CompressionRun::right_samples() {
   nn::Module& network = trainer_->model();
   network.eval();
   data::DeviceLoader feed(*loader, device_);
-  int64_t done = 0;
+  double compared = 0;
   for (const data::Batch& batch : feed) {
     if (is_stopped()) return {};
-    live_.board().set_stage("compare",
-                            static_cast<double>(done++) / static_cast<double>(loader->batches()));
+    show("compare", compared++ / static_cast<double>(loader->batches()));
     const std::vector<int64_t> said = argmax(network(batch.x), 1).to_vector<int64_t>();
     const std::vector<int64_t> labels = batch.y.to_vector<int64_t>();
     for (size_t i = 0; i < said.size(); ++i) right.push_back(said[i] == labels[i]);
   }
+  display_.finish();
   return right;
 }
 

@@ -69,6 +69,7 @@ class QuantizeRun : CompressionRun {
         (void)network(inputs[i]);
       }
     };
+    how_.progress = [&](double fraction) { show("measure", fraction); };
     how_.pass_seconds = [&] { return pass_seconds(inputs); };
     std::vector<compress::QuantizedLayer> layers;
     report_times("f32", "int8", [&] {

@@ -299,7 +299,9 @@ std::vector<Watched> calibrated(nn::Module& network, const std::function<void()>
   const NoGrad scope;
   const nn::EvalMode mode(network);
   find_losses(layers, run, o.correct_bias);
+  double measured = 0;
   for (Watched& w : layers) {
+    if (o.only_faster && o.progress) o.progress(measured++ / static_cast<double>(layers.size()));
     if (o.only_faster)
       measure(w, o.vector);
     else if (w.is_open())

@@ -185,7 +185,9 @@ TEST(Quantize, KeepsWhatIsFaster) {
   manual_seed(9);
   Quantised net;
   const Tensor x = randn({4, 3, 16, 16});
-  for (const QuantizedLayer& layer : quantize(net, [&] { net(x); })) {
+  std::vector<double> measured;
+  const auto progress = [&](double fraction) { measured.push_back(fraction); };
+  for (const QuantizedLayer& layer : quantize(net, [&] { net(x); }, {.progress = progress})) {
     EXPECT_GT(layer.f32_s, 0) << layer.name;
     EXPECT_GT(layer.int8_s, 0) << layer.name;
     if (layer.why.empty()) {
@@ -194,6 +196,7 @@ TEST(Quantize, KeepsWhatIsFaster) {
       EXPECT_NE(layer.why.find("slower in integers"), std::string::npos) << layer.why;
     }
   }
+  EXPECT_EQ(measured, (std::vector<double>{0, 1 / 3.0, 2 / 3.0}));
 }
 
 /// The names of the layers that are in integers by passes that take so long: for whether conv1,

@@ -54,6 +54,8 @@ struct QuantizeOptions {
   /// are faster alone, with all of them, and with some in between are compared, and none of its
   /// passes is slower than in f32. Called for each, in eval mode and a NoGrad scope.
   std::function<std::vector<double>()> pass_seconds = {};
+  /// With only_faster: called before each layer is measured, with the share of those before it.
+  std::function<void(double fraction)> progress = {};
   /// Names of layers that stay f32, as "conv1" or "layer1.0.conv1".
   std::vector<std::string> keep = {};
   /// Layers that were pruned in vectors of so many outputs (brim/compress/prune.h) leave their
