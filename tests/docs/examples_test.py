@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The C++ examples of README.md and docs/ compile: each is parsed as a reader would use it, in a function of his own.
+"""The C++ examples of README.md, README.ko.md and docs/ compile: each is parsed as a reader would use it, in a function of his own.
 
     examples_test.py COMPILER INCLUDE_FOLDER...
 
@@ -69,8 +69,8 @@ def source_of(path, text):
 
 def main():
     compiler, includes = sys.argv[1], [f"-I{folder}" for folder in sys.argv[2:]]
-    documents = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    documents = [path for path in documents if not path.name.endswith(".ko.md")]  # guide_program.py compares them
+    pages = [path for path in sorted((ROOT / "docs").glob("*.md")) if not path.name.endswith(".ko.md")]  # guide_program.py compares those
+    documents = [ROOT / "README.md", ROOT / "README.ko.md", *pages]
     texts = [(path.relative_to(ROOT), path.read_text()) for path in documents]
     sources = [source for path, text in texts for source in source_of(path, text)]
     names = [source for path, text in texts if (source := names_source(path, text))]
