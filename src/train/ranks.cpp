@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "train/build.h"
+#include "train/data_fingerprint.h"
 #include "train/trainer_state.h"
 
 namespace brim::train {
@@ -87,9 +88,10 @@ int64_t Trainer::State::choose_virtual_ranks() const {
 void Trainer::State::prepare_ranks() {
   if (world_size() == 1) return prepare_out();
   check_ranks_agree(
-      fmt::format("samples = {}\nclasses = {}\ncolumns = {}\n",
+      fmt::format("samples = {}\nclasses = {}\ncolumns = {}\nhash of some samples = {}\n",
                   train->data.pictures ? train->data.pictures->size() : train->data.samples->size(),
-                  fmt::join(train->data.names, ", "), fmt::join(train->data.columns, ", ")));
+                  fmt::join(train->data.names, ", "), fmt::join(train->data.columns, ", "),
+                  fingerprint_of(train->data)));
   if (rank() == 0) {
     prepare_out();
   } else {  // files are rank 0's

@@ -1,6 +1,8 @@
 // Several ranks of the command: their weights, what is named when they do not fit, what survives.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -153,6 +155,30 @@ TEST_F(Launch, NamesWhatDoesNotFit) {
       run_brim({"launch", "-n", "2", "sh", "-c",
                 "exec " + brim_path() + " train tutorial-cnn --steps 3 --monitor 0 --seed $RANK"});
   says(other, "rank 0 has 'seed = 0', and rank 1 has 'seed = 1'");
+}
+
+TEST_F(Launch, NamesRanksWhoseDataDiffers) {
+  // As many pictures, under the same name on each host; one time another pixel, one another label.
+  const auto write = [&](const std::string& host, char pixel, char last_label) {
+    const std::string data = folder_ / (host + "/data");
+    std::filesystem::create_directories(data);
+    const std::string labels = std::string("\0\0\x8\1\0\0\0\4\0\1\0", 11) + last_label;
+    std::string images("\0\0\x8\3\0\0\0\4\0\0\0\x20\0\0\0\x20", 16);
+    images.append(size_t{4} * 32 * 32, pixel);
+    std::ofstream(data + "/train-labels-idx1-ubyte", std::ios::binary) << labels;
+    std::ofstream(data + "/train-images-idx3-ubyte", std::ios::binary) << images;
+  };
+  const std::string command = "cd '" + folder_.path() + "'/$RANK && exec " + brim_path() +
+                              " train tutorial-cnn --batch 2 --steps 1 --monitor 0 --data data";
+  write("0", 1, 1);
+  const std::pair<char, char> others[] = {{1, 1}, {2, 1}, {1, 0}};
+  for (const auto& [pixel, label] : others) {
+    write("1", pixel, label);
+    const Ran ran = run_brim({"launch", "-n", "2", "sh", "-c", command});
+    const bool differs = pixel != 1 || label != 1;
+    EXPECT_EQ(has(ran.err, "rank 0 has 'hash of some samples = "), differs) << ran.err;
+    EXPECT_EQ(ran.code != 0, differs) << ran.err;
+  }
 }
 
 TEST_F(Launch, SlurmVariables) {
