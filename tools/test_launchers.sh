@@ -27,7 +27,10 @@ start_slurm() {
   [ -e /etc/munge/munge.key ] || (umask 077 && head -c 1024 /dev/urandom >/etc/munge/munge.key && chown munge: /etc/munge/munge.key)
   chown munge: /run/munge /etc/munge/munge.key
   chmod 0711 /run/munge
-  pgrep -x munged >/dev/null || runuser -u munge -- munged --syslog || runuser -u munge -- munged --force
+  if ! pgrep -x munged >/dev/null; then
+    runuser -u munge -- munged --syslog || runuser -u munge -- munged --force
+    daemons+=($(pgrep -x munged))
+  fi
   cat >"$SLURM_CONF" <<END
 ClusterName=brim
 SlurmctldHost=$node(127.0.0.1)

@@ -3,6 +3,7 @@
 #include <brim/autograd/autocast.h>
 #include <brim/autograd/autograd.h>
 #include <brim/core/random.h>
+#include <brim/optim/grad_scaler.h>
 
 #include <cmath>
 #include <limits>
@@ -177,6 +178,38 @@ TEST(DataParallel, GradientsMayBeExchangedIn16Bits) {
     EXPECT_THROW(parallel.compress_gradients(f64), DTypeError);
     parallel.compress_gradients(f32);
   });
+}
+
+TEST(DataParallel, AnOverflowOfOneRankSkipsTheStepInAll) {
+  for (const bool compiled : {false, true})
+    run_ranks(local_groups(2), [compiled](ProcessGroup& group) {
+      nn::Linear net({.in = 2, .out = 1});
+      optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+      optim::GradScaler scaler(Device::cpu(), {.init_scale = 4});
+      DataParallel parallel(net, group.shared_from_this());
+      const auto one = [&](const Tensor& x) {
+        const Tensor loss =
+            parallel.forward_backward([&](int64_t) { return net(x).sum(); },
+                                      [&](const Tensor& l) { scaler.scale(l).backward(); });
+        scaler.step(optimizer);
+        scaler.update();
+        return loss;
+      };
+      auto plan = compile(one);
+      const auto step = [&](const Tensor& x) { return compiled ? plan(x) : one(x); };
+      const auto weights = [&] { return net.parameters()[0].to_vector<float>(); };
+      const double inf = std::numeric_limits<double>::infinity();
+      const std::vector<float> before = weights();
+      (void)step(full({1, 2}, 1));
+      const std::vector<float> first = weights();
+      EXPECT_NEAR(first[0], before[0] - 0.1, 1e-6);
+      (void)step(full({1, 2}, group.rank() == 1 ? inf : 1));  // in one rank alone
+      EXPECT_EQ(weights(), first) << group.rank();
+      EXPECT_EQ(scaler.get_scale(), 2) << group.rank();
+      (void)step(full({1, 2}, 1));
+      EXPECT_NEAR(weights()[0], first[0] - 0.1, 1e-6);
+      EXPECT_EQ(scaler.get_scale(), 2);
+    });
 }
 
 TEST(DataParallel, BadUse) {
