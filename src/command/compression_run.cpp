@@ -216,6 +216,7 @@ train::TrainOptions CompressionRun::options(const Beginning& from) {
   if (from.resumes) options.resume = from.folder;
   options.stop = &stop_;
   options.board = &live_.board();
+  options.keep_gradients = !o_.tensorboard.empty();
   options.progress = [this](const train::Progress& p) { show(p); };
   options.stage = [this](const char* stage, double fraction) { display_.show(stage, fraction); };
   options.warn = [this](const std::string& line) { warn(line); };

@@ -99,6 +99,11 @@ TrainingLoop::TrainingLoop(Trainer::State& state, Measuring measuring)
 void TrainingLoop::compile_steps() {
   if (!s_.options.compile) return;
   compiled_.emplace(compile_options());
+  if (s_.options.keep_gradients && !s_.options.data_on_device) {
+    CompileOptions keeping = compile_options();
+    keeping.keep_gradients = true;
+    keeping_.emplace(keeping);
+  }
   if (!s_.options.data_on_device) return;
   resident_step_.emplace(
       [this] {
@@ -176,7 +181,10 @@ void TrainingLoop::step(const data::Batch& batch) {
     // Each part's tensors are inputs of their own, so a plan does not know how many share a batch.
     for (const data::Batch& part : parts)
       visit_tensors(part, [&](const Tensor& tensor) { inputs_.push_back(tensor); });
-    compiled_->run(inputs_, [this, &parts](std::span<const Tensor> tensors) {
+    if (keeps_gradients_) s_.optimizer->zero_grad();  // as the plan has met them
+    keeps_gradients_ = keeping_ && batch.index + 1 == per_epoch_;
+    plan::Compiler& compiled = keeps_gradients_ ? *keeping_ : *compiled_;
+    compiled.run(inputs_, [this, &parts](std::span<const Tensor> tensors) {
       std::vector<data::Batch> recorded(parts.begin(), parts.end());
       size_t k = 0;
       for (data::Batch& part : recorded) {

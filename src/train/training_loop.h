@@ -105,6 +105,9 @@ class TrainingLoop {
   data::DeviceLoader& feed_;
   Pruner pruner_;
   std::optional<plan::Compiler> compiled_;
+  std::optional<plan::Compiler>
+      keeping_;                          // with TrainOptions::keep_gradients: the last of an epoch
+  bool keeps_gradients_ = false;         // of the step before
   std::optional<data::Batch> repeated_;  // of TrainOptions::repeat_batch
   std::vector<Tensor> inputs_;           // of compiled_, while it runs: the tensors of a batch
   std::optional<CompiledStep<std::function<void()>>> resident_step_;  // makes its batch, too

@@ -49,6 +49,13 @@ TEST_F(Watching, TensorBoardIsToldOfLossWeightsTestAndAccount) {
     EXPECT_NE(std::ranges::find(tags, tag), tags.end()) << tag;
 }
 
+TEST_F(Watching, CompiledStepsHaveGradientsOnce) {
+  const Ran ran = train({"--epochs", "2", "--tensorboard", folder / "events"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const std::vector<std::string> tags = tags_of(only_file(folder / "events"));
+  EXPECT_EQ(std::ranges::count(tags, "gradients/fc3.bias"), 2);
+}
+
 TEST_F(Watching, ARunThatGoesOnHasOneGraph) {
   const auto graphs = [](const std::string& events) {
     int count = 0;

@@ -1,10 +1,12 @@
 // The trainer: resume and the number of workers change no bit, limits and stops are kept, and what
 // cannot be trained says so.
 #include <brim/nn/models.h>
+#include <brim/ops/reduce.h>
 #include <brim/train/trainer.h>
 #include <brim/train/weights.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -62,6 +64,34 @@ TEST_F(TrainerTest, RandomResizedCropIsForTrainingOnly) {
     for (const data::Batch& b : loader.epoch(0)) first.push_back(b.x.to_vector<float>()[0]);
     for (const data::Batch& b : loader.epoch(1)) second.push_back(b.x.to_vector<float>()[0]);
     EXPECT_EQ(first == second, !training);
+  }
+}
+
+TEST_F(TrainerTest, GradientsOfAnEpochsLastStepAreKeptAndChangeNoBit) {
+  for (const char* const network : {"tutorial-cnn", "cifar-resnet8"}) {
+    recipe.model = network;
+    std::string without;
+    for (const bool keep : {false, true}) {
+      const std::string out = folder / (network + std::string(keep ? "-kept" : ""));
+      std::vector<bool> kept;
+      Trainer* running = nullptr;
+      TrainOptions options{.out = out, .keep_gradients = keep};
+      options.progress = [&](const Progress& p) {
+        if (!p.epoch_done) return;
+        const std::vector<Tensor> parameters = running->model().parameters();
+        kept.push_back(std::ranges::all_of(parameters, [](const Tensor& parameter) {
+          return parameter.grad().defined() && std::isfinite(sum(parameter.grad()).item());
+        }));
+      };
+      Trainer trainer(recipe, options);
+      running = &trainer;
+      const TrainResult result = trainer.run();
+      EXPECT_EQ(kept, std::vector<bool>(3, keep)) << network;
+      EXPECT_EQ(result.compile.plans, keep ? 1 : 2) << network;  // the last batch is smaller
+      const std::string weights = slurp(out + "/model.safetensors");
+      EXPECT_TRUE(!keep || weights == without) << network;
+      without = weights;
+    }
   }
 }
 

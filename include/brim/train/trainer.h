@@ -128,6 +128,9 @@ struct TrainOptions {
   bool compile = true;                                  ///< record the step and replay it as a plan
   std::string passes = {};                              ///< of the plan, see CompileOptions::passes
   bool account = true;                                  ///< measure where the time goes
+  /// The last step of each epoch leaves its gradients in the parameters' grad() until `progress`
+  /// has seen them, also where steps are compiled: by a plan of its own. Not with data_on_device.
+  bool keep_gradients = false;
   double tick_seconds = 0.1;       ///< between calls of `progress` without a report
   int64_t reports_per_epoch = 10;  ///< calls of `progress` with a fresh loss
   int64_t report_every = 0;  ///< steps from one report to the next; 0: as reports_per_epoch says
