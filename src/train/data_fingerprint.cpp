@@ -1,6 +1,7 @@
 #include "train/data_fingerprint.h"
 
 #include <brim/core/error.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <span>
