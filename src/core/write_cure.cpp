@@ -33,9 +33,24 @@ const char* cure_of(int error) {
   }
 }
 
+/// What another place does not help against.
+const char* cure_here(int error) {
+  switch (error) {
+    case EMFILE:
+      return "raise the limit of open files (ulimit -n)";
+    case ENFILE:
+      return "the system has too many open files; end what holds them";
+    case ENOMEM:
+      return "free memory, or take a machine with more";
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace
 
 std::string write_cure(int error, const std::string& otherwise) {
+  if (const char* const here = cure_here(error)) return here;
   const char* const cure = cure_of(error);
   return cure == nullptr ? otherwise : fmt::format("{}, or {}", cure, otherwise);
 }

@@ -12,7 +12,7 @@ namespace brim::dist {
 
 /// The first message of a connection, as it lies on the wire.
 struct Hello {
-  char magic[8] = {'b', 'r', 'i', 'm', ' ', '1', 0, 0};
+  char magic[8] = {'b', 'r', 'i', 'm', ' ', '2', 0, 0};
   uint32_t byte_order = 0x01020304;
   int32_t rank = 0;
   int32_t size = 0;

@@ -164,12 +164,12 @@ void AtomicFile::put(const char* from, size_t bytes) {
   while (bytes > 0) {
     const ssize_t n = ::write(fd_, from, bytes);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EINVAL && bypasses_) {  // it cannot, or after a part of a block
-      bypasses_ = !set_bypass(false);
-      if (!bypasses_) continue;
-      errno = EINVAL;
+    const int error = n < 0 ? errno : EIO;
+    if (n < 0 && bypasses_ && (error == EINVAL || error == EOPNOTSUPP) && set_bypass(false)) {
+      bypasses_ = false;  // it cannot, or not after a part of a block
+      continue;
     }
-    if (n <= 0) fail("written", n < 0 ? errno : EIO);
+    if (n <= 0) fail("written", error);
     from += n;
     bytes -= static_cast<size_t>(n);
   }

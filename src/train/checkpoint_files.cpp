@@ -68,8 +68,8 @@ Json write_tensor_files(const std::string& path, const std::vector<TensorFile>& 
     std::string name;
     io::StreamHash hash;
     io::AtomicFile file;
-    Part(const std::string& folder, const std::string& name)
-        : name(name), file(folder + "/" + name, io::Links::follow, io::Cache::bypass) {
+    Part(const std::string& folder, const std::string& file_name)
+        : name(file_name), file(folder + "/" + name, io::Links::follow, io::Cache::bypass) {
       file.hash_into(hash);
     }
   };

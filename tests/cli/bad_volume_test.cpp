@@ -31,10 +31,11 @@ class BadVolume : public FailingCommand {
   std::string volume() const { return folder / "volume"; }
 
   /// Shell text: the command sees a volume there, which nobody else does.
-  std::string mounted(const std::string& options) const {
+  std::string mounted(const std::string& options) const { return mounted(options, "exec \"$@\""); }
+  std::string mounted(const std::string& options, const std::string& command) const {
     return "exec unshare -m sh -c " +
-           in_quotes("shift; mount -t tmpfs -o " + options + " none " + volume() +
-                     " && exec \"$@\"") +
+           in_quotes("shift; mount -t tmpfs -o " + options + " none " + volume() + " && " +
+                     command) +
            " sh";
   }
 
@@ -106,9 +107,12 @@ TEST_F(BadVolume, Full) {
 
 TEST_F(BadVolume, FillsAmidATraining) {
   // Weights of 250 kB: the first checkpoint fits, the second does not, and the training goes on.
+  const std::string kept = folder / "kept";
   const Ran ran = run_brim({"train", "tutorial-cnn", "--data", data(), "--epochs", "3", "--out",
                             volume() + "/run", "--keep", "3"},
-                           mounted("size=1200k"));
+                           mounted("size=1200k", "{ \"$@\"; status=$?; ls " + volume() + "/run >" +
+                                                     kept + "; exit $status; }"));
+  EXPECT_NE(slurp(kept).find("checkpoint"), std::string::npos) << slurp(kept);
   EXPECT_NE(ran.err.find("brim: warning: the checkpoint of step"), std::string::npos) << ran.err;
   EXPECT_NE(ran.err.find("free space there, take a larger volume"), std::string::npos) << ran.err;
   EXPECT_NE(ran.out.find("accuracy on 20 test images"), std::string::npos) << ran.out;

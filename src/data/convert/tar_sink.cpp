@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #endif
@@ -52,9 +53,14 @@ class TarFile {
  private:
   void check(int status) {
     if (status >= ARCHIVE_WARN) return;
-    const int error = archive_errno(handle_.get());  // of the system where it is positive
+    const int error = archive_errno(handle_.get());  // the system's, or libarchive's own
     const char* const reason = archive_error_string(handle_.get());
-    fail(error > 0 ? write_failure(error) : reason != nullptr ? reason : "unknown error");
+    if (can_be_cured(error)) fail(write_failure(error));
+    fail(reason != nullptr ? reason : "unknown error");
+  }
+  static bool can_be_cured(int error) {
+    constexpr int kOfVolumes[] = {ENOSPC, EDQUOT, EROFS, EIO, EFBIG};
+    return std::ranges::count(kOfVolumes, error) > 0;
   }
   [[noreturn]] void fail(const std::string& reason) const {
     raise<FileError>("{}: cannot write: {}", path_, reason);

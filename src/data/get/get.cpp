@@ -205,7 +205,6 @@ std::vector<std::string> get_files(const RemoteSet& set, const std::string& fold
                                    const GetOptions& options) {
   const EmptyFolders made(folder);
   std::error_code error;
-  make_folders("data", folder);
   const auto place = [&](const std::string& name) { return (fs::path(folder) / name).string(); };
   std::vector<std::string> paths;
   for (const std::string& name : set.unpacked) paths.push_back(place(name));
@@ -214,6 +213,7 @@ std::vector<std::string> get_files(const RemoteSet& set, const std::string& fold
     return !paths.empty() && std::all_of(paths.begin(), paths.end(), exists);
   };
   if (complete()) return paths;
+  make_folders("data", folder);
   const FolderLock lock(folder, set.files[0].name, options);
   if (complete()) return paths;  // another command brought it
   for (const RemoteFile& file : set.files) {
