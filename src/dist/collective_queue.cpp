@@ -13,7 +13,7 @@
 namespace brim::dist {
 namespace {
 
-constexpr size_t kMostBegun = 1000;
+constexpr size_t kMaxBegun = 1000;
 
 }  // namespace
 
@@ -62,7 +62,7 @@ Pending CollectiveQueue::start(Collective collective) {
   refuse_in_recording("a CollectiveQueue",
                       "call collectives themselves: the step's plan overlaps them");
   Pending::Queue& q = *queue_;
-  if (q.begun.size() >= kMostBegun) q.wait_for(q.started());
+  if (q.begun.size() >= kMaxBegun) q.wait_for(q.started());
   const auto shared = std::make_shared<const Collective>(std::move(collective));
   const auto work = [shared, group = q.group](const Context& context) {
     const NoGrad off;
