@@ -95,7 +95,7 @@ TEST_F(BenchDeploy, RefusesWhatDoesNotFit) {
   fails({"bench", "deploy", "mlp", "--samples", folder / "no/such", "--precision", "fp32",
          "--batch", "1"},
         1, "no/such");
-  fails({"bench", "deploy", "--svg", folder / "no/such.svg"}, 1, "must exist");
+  fails({"bench", "deploy", "--svg", folder / "no/such.svg"}, 1, "make the folder first");
   fails({"bench", "deploy", "--python", "/bin/true"}, 1, "does not run Python's code");
   if (std::system("python3 -c '' 2>/dev/null") != 0) GTEST_SKIP() << "there is no python3";
   std::ofstream(folder / "numpy.py") << "raise ImportError('not here')\n";

@@ -245,7 +245,7 @@ TEST_F(Bench, CompareSaysWhatIsMissing) {
     fails({"bench", "compare", "--python", program}, 1,
           program + " does not run Python's code; name a Python");
   fails({"bench", "compare"}, 1, "/no/python cannot be started", "export BRIM_PYTHON=/no/python;");
-  fails({"bench", "compare", "--svg", folder / "no/such.svg"}, 1, "must exist");
+  fails({"bench", "compare", "--svg", folder / "no/such.svg"}, 1, "make the folder first");
   fails({"bench", "compare", "--part", "nothing"}, 2, "nothing");
   if (std::system("python3 -c '' 2>/dev/null") != 0) GTEST_SKIP() << "there is no python3";
   // A Python whose torch cannot be imported.

@@ -52,7 +52,7 @@ TEST_F(DoctorCommand, NamesCausesWithTheirIntervals) {
     EXPECT_GE(cause["share"]["value"], 0.02);
     share += cause["share"]["value"].get<double>();
   }
-  EXPECT_LE(share, 1 + 1e-9);
+  EXPECT_LE(share, 1.1);  // each is a median over the runs
   EXPECT_GT(share, 0.5);
   EXPECT_FALSE(found.contains("trials"));
 }
