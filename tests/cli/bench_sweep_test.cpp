@@ -128,7 +128,7 @@ TEST_F(BenchSweep, RefusesWhatNoCaseHas) {
   fails({"--layouts", "nwhc"}, 2, "--layouts: unknown 'nwhc'");
   fails({"matmul", "--layouts", "nhwc"}, 2, "no such op has these layouts and dtypes");
   fails({"--rounds", "0"}, 2, "--rounds");
-  fails({"exp", "--json", folder / "no/such.json"}, 1, "must exist");
+  fails({"exp", "--json", folder / "no/such.json"}, 1, "make the folder first");
 }
 
 TEST_F(BenchSweep, SaysWhatIsMissing) {
