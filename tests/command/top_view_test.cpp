@@ -96,7 +96,7 @@ TEST(TopView, EightyColumns) {
   EXPECT_EQ(canvas.line(8),
             " tutorial-cnn    cuda:0    1/2    100/25000    3100     2.1    1:02   5/8   1/1");
   EXPECT_EQ(canvas.line(9).substr(0, 27), "  [###############iiiiiii] ");
-  EXPECT_TRUE(shows(canvas, "one core at 100 %, GPU at 35 %: the host is the limit"));
+  EXPECT_TRUE(shows(canvas, "cuda:0 30 % input: more loader workers may help"));
   EXPECT_EQ(canvas.line(10),
             "    PID    UID   CPU MEMORY READ/S WRIT/S  THR   GPU GPU-MEM COMMAND");
   EXPECT_EQ(canvas.line(11),
@@ -143,16 +143,28 @@ TEST(TopView, TheBusiestThreadDecidesWhetherTheHostIsTheLimit) {
       moment.machine.processes, [](const auto& p) { return p.command.starts_with("python3"); });
   other.cores = 1.6;  // of several threads
   EXPECT_EQ(hint(moment, other), "");
-  other.busiest = {.tid = 1, .name = "main", .cores = 0.98};
+  other.busiest = {.tid = other.pid, .name = "main", .cores = 0.98};
   EXPECT_EQ(hint(moment, other), "one core at 100 %, GPU at 5 %: the host is the limit");
   EXPECT_TRUE(shows(draw(one(moment), {}, {.rows = 24, .columns = 100}), " 98%"));
   other.busiest->cores = 0.5;
   EXPECT_EQ(hint(moment, other), "");
+  other.cores = 8.2;
+  other.busiest = {.tid = other.pid + 3, .name = "loader", .cores = 0.98};
+  EXPECT_EQ(hint(moment, other), "");
+}
+
+TEST(TopView, TheAccountGoesBeforeABusyThread) {
+  Moment moment = a_moment();
+  auto& run = moment.runs[0];
+  EXPECT_EQ(hint(moment, run), "cuda:0 30 % input: more loader workers may help");
+  run.devices[0].recent.seconds = {{"compute", 9}, {"input", 1}};
+  EXPECT_EQ(hint(moment, run), "one core at 100 %, GPU at 35 %: the host is the limit");
 }
 
 TEST(TopView, CardsAreToldApartByTheirUuid) {
   Moment moment = a_moment();
   moment.runs[0].gpus.clear();  // a run without sensors
+  moment.runs[0].devices[0].recent = {};
   EXPECT_EQ(hint(moment, moment.runs[0]).find("the host is the limit"), std::string::npos);
   moment.runs[0].devices[0].name = "cuda:3";
   moment.runs[0].devices[0].uuid = moment.gpus[0].uuid;

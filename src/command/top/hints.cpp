@@ -39,12 +39,14 @@ std::optional<double> gpu_load(const Moment& moment, const Run& run) {
   return {};
 }
 
-/// Whether one thread keeps a GPU waiting.
+/// Whether one thread keeps a GPU waiting: the process's first, or one that works nearly alone. Of
+/// many that work, any may be busy without being waited for, as a loader's.
 bool is_host_bound(const diag::ProcessReading& process, double gpu_load) {
   constexpr double kFewMore = 1.3;  // cores, of which one thread may have nearly all
   if (gpu_load >= kIdleGpu) return false;
-  if (process.busiest) return process.busiest->cores >= kOneCore;
-  return process.cores >= kOneCore && process.cores < kFewMore;
+  const bool is_alone = process.cores < kFewMore;
+  if (!process.busiest) return is_alone && process.cores >= kOneCore;
+  return process.busiest->cores >= kOneCore && (is_alone || process.busiest->tid == process.pid);
 }
 std::string host_is_the_limit(double gpu_load) {
   return fmt::format("one core at 100 %, GPU at {:.0f} %: the host is the limit", gpu_load * 100);
@@ -66,20 +68,26 @@ constexpr Advice kAdvice[] = {
     {"checkpoint", "writing checkpoints"},
 };
 
-}  // namespace
-
-std::string hint(const Moment& moment, const Run& run) {
-  if (!run.trouble.empty()) return "";
-  const auto process =
-      std::ranges::find(moment.machine.processes, run.pid, &diag::ProcessReading::pid);
-  const auto load = gpu_load(moment, run);
-  if (load && process != moment.machine.processes.end() && is_host_bound(*process, *load))
-    return host_is_the_limit(*load);
+/// By the run's own account.
+std::string advice(const Run& run) {
   for (const RunDevice& device : run.devices)
     for (const Advice& advice : kAdvice)
       if (const double share = share_of(device.recent, advice.cause); share >= kMuch)
         return fmt::format("{} {:.0f} % {}: {}", device.name, std::min(share, 1.0) * 100,
                            advice.cause, advice.meaning);
+  return "";
+}
+
+}  // namespace
+
+std::string hint(const Moment& moment, const Run& run) {
+  if (!run.trouble.empty()) return "";
+  if (std::string known = advice(run); !known.empty()) return known;
+  const auto process =
+      std::ranges::find(moment.machine.processes, run.pid, &diag::ProcessReading::pid);
+  const auto load = gpu_load(moment, run);
+  if (load && process != moment.machine.processes.end() && is_host_bound(*process, *load))
+    return host_is_the_limit(*load);
   return "";
 }
 
