@@ -121,6 +121,9 @@ int run_compression(const CompressionArguments& o, const char* what,
   if (!o.out.empty()) outputs.push_back({"--out", o.out + "/model.safetensors"});
   check_outputs(outputs,
                 {{"the recipe", o.recipe}, {"the weights", o.weights}, {"the data", o.data}});
+  if (!o.json.empty() && !o.out.empty() && train::belongs_to_run(o.out, o.json))
+    throw UsageError(fmt::format(
+        "--json {} is in the way of what the run keeps in {}; give another name", o.json, o.out));
   const ChosenDevices chosen = choose_one(o.device);
   tell_choice(chosen, is_stdout(o.json));
   return on_chosen(chosen, [&] {

@@ -12,6 +12,7 @@
 #include "command/compressed_layers.h"
 #include "command/compression_run.h"
 #include "command/format.h"
+#include "command/run_log.h"
 #include "command/say.h"
 #include "core/check.h"
 #include "train/run_folder.h"
@@ -202,8 +203,10 @@ int run_quantize(const QuantizeArguments& o) {
   const std::string path = o.out + "/model.safetensors";
   if (!o.out.empty() && !o.overwrite && exists(std::filesystem::symlink_status(path, error)))
     throw UsageError(fmt::format("--out: {} exists; give --overwrite to replace it", path));
-  return run_compression(o, "quantize", {},
-                         [&](Device device) { return QuantizeRun(o, device).run(); });
+  return run_compression(o, "quantize", {}, [&](Device device) {
+    if (o.overwrite) remove_logs(o.out);
+    return QuantizeRun(o, device).run();
+  });
 }
 
 const Register quantize_command(

@@ -8,12 +8,24 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "core/check.h"
+#include "core/write_cure.h"
 #include "io/atomic_file.h"
 #include "train/run_folder.h"
 
 namespace brim::command {
 
 namespace fs = std::filesystem;
+
+void remove_logs(const std::string& folder) {
+  for (const char* name : {train::kMonitorFile, train::kHistoryFile}) {
+    const fs::path path = fs::path(folder) / name;
+    std::error_code error;
+    fs::remove(path, error);
+    BRIM_CHECK(!error, FileError, "[log] {} cannot be removed: {}", path.string(),
+               write_failure(error.value(), "choose another --out"));
+  }
+}
 
 RunLog::RunLog(const std::string& folder)
     : folder_(folder),

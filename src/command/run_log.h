@@ -9,6 +9,9 @@
 
 namespace brim::command {
 
+/// Removes those of a run in whose folder another begins anew. Throws FileError.
+void remove_logs(const std::string& folder);
+
 /// Begun with the first line, added to what is there. When a file cannot be written, it is given up
 /// and errors() says so. Where a run that failed leaves nothing else behind, they go too, and its
 /// result.

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "command/command.h"
+#include "command/run_log.h"
 #include "io/hash.h"
 
 namespace brim::command {
@@ -52,7 +53,9 @@ void ShrinkFolder::prepare(const ShrinkArguments& o) {
   for (const std::string& path : {o.weights, o.recipe, o.svg, o.json})
     if (!path.empty() && fs::weakly_canonical(path, error).string().starts_with(inside))
       throw UsageError(fmt::format("{} lies in {}, which the search replaces", path, inside));
-  if (o.overwrite) fs::remove_all(folder);
+  if (!o.overwrite) return;
+  fs::remove_all(folder);
+  remove_logs(o.out);
 }
 
 ShrinkFolder::ShrinkFolder(const std::string& out) : path_(search_folder(out).string()) {

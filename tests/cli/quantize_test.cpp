@@ -151,7 +151,19 @@ TEST_F(Quantize, RefusesNonsense) {
             std::string::npos);
   ASSERT_EQ(quantize({"--all", "--out", other}).code, 0);
   EXPECT_NE(error({"--out", other}).find("give --overwrite"), std::string::npos);
+  for (const char* own : {"history.jsonl", "monitor.jsonl"}) {
+    EXPECT_NE(
+        error({"--out", other, "--json", other + "/" + own, "--overwrite"}).find("in the way"),
+        std::string::npos);
+    std::ofstream(other + "/" + own) << "of the run before\n";
+  }
   EXPECT_EQ(quantize({"--all", "--out", other, "--overwrite"}).code, 0);
+  for (const char* own : {"history.jsonl", "monitor.jsonl"}) {
+    std::ifstream file(other + "/" + own);
+    std::string line;
+    std::getline(file, line);
+    EXPECT_NE(line, "of the run before");
+  }
 }
 
 }  // namespace
