@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "command/monitor_report.h"
 #include "command/op_report.h"
@@ -106,17 +107,30 @@ RunDocument::RunDocument(RunIdentity identity, train::StatusBoard& board)
 void RunDocument::begin_training() {
   const std::lock_guard lock(mutex_);
   train::RunStatus so_far = board_.read();
-  earlier_steps_ += so_far.step;
+  own_steps_ += so_far.step;
+  earlier_steps_ += std::exchange(resumed_steps_, 0) + so_far.step;
   if (earlier_) add_counts(*earlier_, so_far);
   earlier_ = std::move(so_far);
   board_.clear();
 }
 
-train::RunStatus RunDocument::status() const {
+void RunDocument::set_earlier_steps(int64_t steps) {
   const std::lock_guard lock(mutex_);
-  train::RunStatus status = board_.read();
-  if (earlier_) add_counts(*earlier_, status);
-  return status;
+  earlier_steps_ = steps;
+}
+
+void RunDocument::set_steps_before(int64_t steps) {
+  const std::lock_guard lock(mutex_);
+  resumed_steps_ = steps;
+}
+
+RunCounts RunDocument::counts() const {
+  const std::lock_guard lock(mutex_);
+  RunCounts counts{.status = board_.read()};
+  counts.steps = own_steps_ + counts.status.step;
+  counts.steps_before = earlier_steps_ + resumed_steps_;
+  if (earlier_) add_counts(*earlier_, counts.status);
+  return counts;
 }
 
 void RunDocument::set_reading(const diag::Reading& reading) {
@@ -159,7 +173,8 @@ std::optional<diag::Reading> RunDocument::reading() const {
 }
 
 Json RunDocument::json() const {
-  const train::RunStatus status = this->status();
+  const RunCounts counts = this->counts();
+  const train::RunStatus& status = counts.status;
   const train::Recipe& recipe = identity_.recipe;
   Json json = {{"schema", "brim.run/1"},
                {"time", unix_seconds()},
@@ -187,7 +202,7 @@ Json RunDocument::json() const {
                {"points", nullptr},
                {"step", status.step},
                {"steps", status.steps},
-               {"steps_before", steps_before_ + earlier_steps_},
+               {"steps_before", counts.steps_before},
                {"images", status.images},
                {"images_per_s", finite(status.images_per_s)},
                {"seconds_left", finite(status.seconds_left)},

@@ -29,6 +29,15 @@ struct RunIdentity {
 /// "training": as `state` has it.
 const char* state_word(train::RunPhase phase);
 
+/// What a run has done, all of one moment.
+struct RunCounts {
+  /// Of the newest training; its images, samples left out, checkpoints and accounts are of all
+  /// trainings of this process so far.
+  train::RunStatus status;
+  int64_t steps = 0;         ///< of all trainings of this process
+  int64_t steps_before = 0;  ///< of the run, before the first one that the status counts
+};
+
 /// Makes the document for any thread, from what the training has published. Of a run with several
 /// trainings, one after the other, what is counted is of all of them.
 class RunDocument {
@@ -38,8 +47,10 @@ class RunDocument {
 
   /// The newest reading of the sensors.
   void set_reading(const diag::Reading& reading);
+  /// Of the trainings that an earlier process ended.
+  void set_earlier_steps(int64_t steps);
   /// Of the training, before it was resumed.
-  void set_steps_before(int64_t steps) { steps_before_ = steps; }
+  void set_steps_before(int64_t steps);
   /// Another training follows, if there was one: the board is its from here on.
   void begin_training();
   /// Of a search, the network that it is at, from 1.
@@ -51,10 +62,7 @@ class RunDocument {
   std::optional<diag::Reading> reading() const;
   const RunIdentity& identity() const { return identity_; }
 
-  /// Images, samples left out, checkpoints and accounts are of all trainings so far.
-  train::RunStatus status() const;
-  /// Those of earlier trainings, which the status does not count.
-  int64_t earlier_steps() const { return earlier_steps_; }
+  RunCounts counts() const;
   /// Of the card that a device is; "" where nothing names it.
   std::string uuid_of(Device device) const;
 
@@ -71,8 +79,10 @@ class RunDocument {
   const RunIdentity identity_;
   train::StatusBoard& board_;
   const double started_;
-  std::atomic<int64_t> steps_before_{0}, earlier_steps_{0}, point_{0}, points_{0};
+  std::atomic<int64_t> point_{0}, points_{0};
   mutable std::mutex mutex_;
+  // Before the training that goes on: of this process, of the run, and of that training.
+  int64_t own_steps_ = 0, earlier_steps_ = 0, resumed_steps_ = 0;
   std::optional<train::RunStatus> earlier_;  // what was counted before the training that goes on
   mutable std::vector<std::pair<Device, std::string>> uuids_;  // asked once
   mutable std::optional<DeviceRoof> roof_;                     // the same

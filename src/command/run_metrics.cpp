@@ -24,8 +24,8 @@ void add_counter(Exposition& page, const char* name, const char* help, double va
   page.sample(value);
 }
 
-void add_progress(Exposition& page, const train::RunStatus& status, int64_t earlier_steps,
-                  std::optional<int64_t> point) {
+void add_progress(Exposition& page, const RunCounts& counts, std::optional<int64_t> point) {
+  const train::RunStatus& status = counts.status;
   add_gauge(page, "brim_updated_timestamp_seconds", "When the training published last.",
             status.updated);
   add_gauge(page, "brim_epoch", "Epoch, from 0.", static_cast<double>(status.epoch));
@@ -35,8 +35,7 @@ void add_progress(Exposition& page, const train::RunStatus& status, int64_t earl
   if (point)
     add_gauge(page, "brim_search_point", "Of brim shrink: the network that it is at, from 1.",
               static_cast<double>(*point));
-  add_counter(page, "brim_steps_total", "Steps of this run.",
-              static_cast<double>(earlier_steps + status.step));
+  add_counter(page, "brim_steps_total", "Steps of this run.", static_cast<double>(counts.steps));
   add_counter(page, "brim_samples_total", "Samples of this run, by all ranks.",
               static_cast<double>(status.images));
   add_gauge(page, "brim_samples_per_second", "Since the report before.", status.images_per_s);
@@ -215,10 +214,11 @@ std::string RunMetrics::page(MetricsFormat format) {
   const RunIdentity& identity = run_.identity();
   Exposition page(format,
                   {{"recipe", identity.recipe.name}, {"rank", std::to_string(identity.rank)}});
-  const train::RunStatus status = run_.status();
+  const RunCounts counts = run_.counts();
+  const train::RunStatus& status = counts.status;
   page.family("brim_run_state", MetricKind::gauge, "1 for the state that the run is in.");
   page.sample(1, {{"state", state_word(status.phase)}});
-  add_progress(page, status, run_.earlier_steps(), run_.point());
+  add_progress(page, counts, run_.point());
   add_loader(page, status);
   add_accounts(page, status);
   add_memory_of(page, status);

@@ -98,6 +98,7 @@ void ShrinkMeasurements::load_state() {
   if (arguments_.resume) found = folder_.load(asked);
   if (found) {
     state_ = *std::move(found);
+    live_.document().set_earlier_steps(state_.steps);
     if (differences(target_json(), state_.target).empty()) return;
     if (!quiet_) say(stdout, "another target: what was measured is kept, points are made anew\n");
     state_.drop_points();

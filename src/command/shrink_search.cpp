@@ -143,6 +143,8 @@ class ShrinkRun : ShrinkMeasurements {
     ShrunkPoint point = point_of(width, forms, found, folder_.point_file(number));
     if (is_stopped()) return;
     point.predicted_s = network.seconds;
+    const RunCounts counts = live_.document().counts();
+    state_.steps = counts.steps_before + counts.status.step;
     state_.points.push_back(std::move(point));
     state_.current.reset();
     state_.save(folder_.path());

@@ -204,6 +204,7 @@ Json ShrinkState::to_json() const {
   for (const ShrunkPoint& point : points) json["points"].push_back(point.to_json());
   json["current"] = current ? command::to_json(*current) : Json(nullptr);
   json["current_width"] = current_width;
+  json["steps"] = steps;
   return json;
 }
 
@@ -247,6 +248,7 @@ ShrinkState ShrinkState::load(const std::string& folder, const Json& asked) {
     for (const Json& point : json.at("points")) state.points.push_back(point_of(point));
     if (!json.at("current").is_null()) state.current = forms_of(json.at("current"));
     state.current_width = json.at("current_width").get<size_t>();
+    state.steps = json.value("steps", int64_t{0});
     if (!state.points.empty() && state.widths.empty())
       throw std::runtime_error("the dense network is missing");
     if (!state.points.empty() && !state.points[0].forms.empty())

@@ -53,6 +53,7 @@ struct ShrinkState {
   std::vector<ShrunkPoint> points;              ///< the dense network first
   std::optional<compress::LayerForms> current;  ///< those being trained
   size_t current_width = 0;
+  int64_t steps = 0;  ///< of the trainings that have ended
 
   /// All but the dense network: they are made anew.
   void drop_points();

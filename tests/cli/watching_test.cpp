@@ -150,11 +150,13 @@ TEST_F(WatchingCompression, PruningInRoundsIsSeenAsARunIs) {
 }
 
 TEST_F(WatchingCompression, ASearchIsOneRunWithAllItsTrainings) {
-  const Ran ran =
-      run_brim(command("shrink", {"--pattern", "vector:8", "--accuracy", "-100", "--finetune", "1",
-                                  "--points", "2", "--samples", "16", "--out", folder / "small",
-                                  "--tensorboard", folder / "events"}));
-  ASSERT_EQ(ran.code, 0) << ran.err;
+  const auto search = [&](const std::string& points, std::vector<std::string> more = {}) {
+    more.insert(more.end(), {"--pattern", "vector:8", "--accuracy", "-100", "--finetune", "1",
+                             "--points", points, "--samples", "16", "--out", folder / "small"});
+    const Ran ran = run_brim(command("shrink", more));
+    EXPECT_EQ(ran.code, 0) << ran.err;
+  };
+  search("2", {"--tensorboard", folder / "events"});
   const std::vector<nlohmann::json> lines = history("small");
   double steps = 0, wall = 0;
   for (const nlohmann::json& line : lines) {
@@ -168,6 +170,15 @@ TEST_F(WatchingCompression, ASearchIsOneRunWithAllItsTrainings) {
   EXPECT_EQ(lines.back()["state"], "finished");
   for (int64_t point = 1; point <= lines.back()["point"].get<int64_t>(); ++point)
     (void)only_file(folder / ("events/point-" + std::to_string(point)));
+
+  search("3", {"--resume"});  // by another process
+  const std::vector<nlohmann::json> both = history("small");
+  ASSERT_GT(both.size(), lines.size());
+  for (size_t i = lines.size(); i < both.size(); ++i)
+    EXPECT_GE(both[i]["steps_before"], steps) << both[i];
+  search("1", {"--overwrite"});  // anew, without what the search before has left
+  const std::vector<nlohmann::json> anew = history("small");
+  EXPECT_EQ(anew.front()["started"], anew.back()["started"]);
 }
 
 TEST_F(WatchingCompression, TopShowsThemUntilTheyAreStopped) {

@@ -61,5 +61,24 @@ TEST(RunDocument, CountsThroughSeveralTrainings) {
     EXPECT_NE(page.find(line), std::string::npos) << line << page;
 }
 
+TEST(RunDocument, StepsBeforeAResumeStayBeforeTheNextTraining) {
+  train::StatusBoard board({Device::cpu()});
+  RunDocument document({.command = "shrink", .recipe = {}, .folder = ""}, board);
+  const auto expect = [&](int64_t step, int64_t steps_before, int64_t of_process) {
+    EXPECT_EQ(document.json()["step"], step);
+    EXPECT_EQ(document.json()["steps_before"], steps_before);
+    EXPECT_EQ(document.counts().steps, of_process);
+  };
+  document.set_earlier_steps(200);
+  document.begin_training();
+  document.set_steps_before(50);
+  publish(board, 10);
+  expect(10, 250, 10);
+  document.begin_training();
+  expect(0, 260, 10);
+  publish(board, 1);
+  expect(1, 260, 11);
+}
+
 }  // namespace
 }  // namespace brim::command
