@@ -187,6 +187,11 @@ void CompressionRun::show(const char* what, double fraction) {
   display_.show(what, fraction);
 }
 
+void CompressionRun::done() {
+  live_.board().set_phase(train::RunPhase::starting);
+  display_.finish();
+}
+
 void CompressionRun::show(const train::Progress& progress) {
   if (progress.report) live_.add_report();
   if (tensorboard_) tensorboard_->add(progress, trainer_->model());
@@ -242,14 +247,14 @@ std::vector<bool> CompressionRun::right_samples() {
     const std::vector<int64_t> labels = batch.y.to_vector<int64_t>();
     for (size_t i = 0; i < said.size(); ++i) right.push_back(said[i] == labels[i]);
   }
-  display_.finish();
+  done();
   return right;
 }
 
 std::optional<CompressionRun::Evaluated> CompressionRun::evaluated(const std::string& what) {
   if (is_stopped()) return std::nullopt;
   const std::optional<train::Evaluation> found = trainer_->test();
-  display_.finish();
+  done();
   if (!found) return std::nullopt;
   BRIM_CHECK(std::isfinite(found->loss), ValueError,
              "[{}] the loss of the {} network on {} is {}: its weights are no numbers, or too "
@@ -312,7 +317,7 @@ std::vector<Tensor> CompressionRun::calibration_inputs(int64_t samples) {
     inputs.push_back(batch.x.slice(0, 0, wanted).clone());
     count += wanted;
   }
-  display_.finish();
+  done();
   return inputs;
 }
 

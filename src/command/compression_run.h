@@ -64,6 +64,8 @@ class CompressionRun {
   train::TrainResult train(const std::string& part = "");
   /// How far it is with something else: a literal, and a fraction.
   void show(const char* what, double fraction);
+  /// That is over, or an evaluation: what comes next is no training yet.
+  void done();
   /// An evaluation on the test split, with "accuracy_difference" of classes: by how much that
   /// differs from the first evaluation's, with the interval that the same samples tell of it.
   struct Evaluated {

@@ -75,7 +75,7 @@ class QuantizeRun : CompressionRun {
     std::vector<compress::QuantizedLayer> layers;
     report_times("f32", "int8", [&] {
       layers = compress::quantize(network, run_all, how_);
-      display_.finish();
+      done();
     });
     warn_of_times();
     evaluate("int8", "int8");

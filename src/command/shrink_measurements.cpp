@@ -197,7 +197,7 @@ void ShrinkMeasurements::make_widths() {
     state_.groups.push_back(std::move(costs));
     state_.save(folder_.path());
   }
-  display_.finish();
+  done();
   std::vector<ShrunkWidth> widths;
   for (const compress::LayerForms& groups : widths_to_make(state_.groups)) {
     if (is_stopped()) return;
@@ -253,7 +253,7 @@ void ShrinkMeasurements::measure_layers(ShrunkWidth& width,
     width.layers.push_back(meter.measure(width.layers.size()));
     state_.save(folder_.path());
   }
-  display_.finish();
+  done();
   if (width.fastest_s == 0 && !is_stopped()) measure_fastest(width);
 }
 

@@ -24,7 +24,8 @@ void StatusBoard::write_first(size_t rank, Device device) {
 }
 
 void StatusBoard::clear() {
-  moved_on_ = unix_seconds();
+  set_stage(nullptr, 0);
+  paused_ = -1;
   for (size_t i = 0; i < count_; ++i) write_first(i, ranks_[i].status.read().device.device);
   const std::lock_guard lock(mutex_);
   validation_ = nullptr;

@@ -144,8 +144,12 @@ TEST_F(StatusTest, ABoardIsClearedForAnotherTraining) {
   StatusBoard board({Device::cpu()});
   (void)Trainer(recipe, {.board = &board}).run();
   ASSERT_GT(board.read().step, 0);
+  board.set_stage("evaluate", 0.5);
+  board.set_paused(3);
   board.clear();
   const RunStatus status = board.read();
+  EXPECT_EQ(status.stage, nullptr);
+  EXPECT_FALSE(status.paused);
   EXPECT_EQ(status.step, 0);
   EXPECT_EQ(status.images, 0);
   EXPECT_EQ(status.devices[0].device, Device::cpu());
