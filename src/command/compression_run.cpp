@@ -24,6 +24,7 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/nearest.h"
+#include "core/write_cure.h"
 #include "train/recipe_model.h"
 #include "train/run_folder.h"
 #include "train/task/open.h"
@@ -106,6 +107,12 @@ train::Recipe recipe_of(const CompressionArguments& o, const char* what) {
   return r;
 }
 
+void check_finetune(const CompressionArguments& o, int64_t epochs) {
+  if (epochs == 0 && !o.tensorboard.empty())
+    throw UsageError(
+        "--tensorboard shows a training, and --finetune 0 is none; leave one of them out");
+}
+
 int run_compression(const CompressionArguments& o, const char* what,
                     const std::vector<NamedPath>& more_outputs,
                     const std::function<int(Device)>& body) {
@@ -142,7 +149,8 @@ CompressionRun::CompressionRun(const CompressionArguments& o, const char* what, 
       display_(quiet_),
       stop_(watch_signals()),
       live_({.command = what, .recipe = recipe_, .folder = o.out}, {device}) {
-  if (!o.tensorboard.empty()) train::make_folder(o.tensorboard);  // or fail before the long work
+  if (!o.tensorboard.empty())  // or fail before the long work
+    make_folders("tensorboard", o.tensorboard, "choose another --tensorboard");
   live_.serve(o, quiet_);
   begin(recipe_, {.weights = o.weights, .folder = trained_in});
   const train::WeightsInfo info = train::read_weights_info(train::WeightsFile(o.weights));

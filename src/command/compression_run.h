@@ -38,6 +38,9 @@ struct CompressionArguments : WatchArguments {
 /// The asked recipe, or the weights' own, with what the arguments change; `what` names the command.
 train::Recipe recipe_of(const CompressionArguments& o, const char* what);
 
+/// Throws UsageError where --tensorboard has nothing to show, for there is no training.
+void check_finetune(const CompressionArguments& o, int64_t epochs);
+
 /// Checks outputs, the command's own ones too, and the launch, chooses the device and calls `body`
 /// with it.
 int run_compression(const CompressionArguments& o, const char* what,

@@ -302,6 +302,7 @@ int run_prune(const PruneArguments& o) {
         fmt::format("--over {}: the sparsity rises while the network is trained, which "
                     "--finetune {} ends before; raise that",
                     *o.over, o.finetune));
+  check_finetune(o, o.finetune);
   return run_compression(o, "prune", {}, [&](Device device) {
     return are_channels ? ShrinkChannelsRun(o, device).run() : PruneRun(o, device).run();
   });

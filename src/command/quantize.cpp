@@ -199,6 +199,7 @@ int run_quantize(const QuantizeArguments& o) {
         fmt::format("--percentile {}: it is above 50, and at most 100", *o.percentile));
   if (o.finetune == 0 && (o.lr || o.batch))
     throw UsageError("--lr and --batch are of the training that --finetune asks for");
+  check_finetune(o, o.finetune);
   std::error_code error;
   const std::string path = o.out + "/model.safetensors";
   if (!o.out.empty() && !o.overwrite && exists(std::filesystem::symlink_status(path, error)))

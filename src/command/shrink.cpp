@@ -13,6 +13,7 @@ int run_shrink(const ShrinkArguments& o) {
   const ShrinkTarget target = ShrinkTarget::parse(o.latency, o.size, o.accuracy);
   (void)ShrinkPatterns::parse(o.patterns);
   if (o.resume && o.overwrite) throw UsageError("--resume goes on, --overwrite begins anew");
+  check_finetune(o, o.finetune);
   ShrinkFolder::prepare(o);
   std::vector<NamedPath> outputs;
   if (!o.svg.empty()) {

@@ -143,6 +143,7 @@ TEST_F(Quantize, RefusesNonsense) {
   EXPECT_NE(error({"--keep", "conv7"}).find("--keep conv7: no"), std::string::npos);
   EXPECT_NE(error({"--weights", "nothing.safetensors"}).find("nothing.safetensors"),
             std::string::npos);
+  EXPECT_NE(error({"--tensorboard", *folder() / "never"}).find("--finetune 0"), std::string::npos);
   EXPECT_NE(error({"--percentile", "99"}).find("--calibration percentile"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(*folder() / "never"));
   // Weights are never replaced, another file only where that is asked for.

@@ -202,7 +202,12 @@ TEST_F(WatchingCompression, WhatCannotBeWatchedIsNotBegun) {
     EXPECT_EQ(ran.out.find("dense "), std::string::npos) << ran.out;
     return ran.err;
   };
-  EXPECT_NE(error_of({"--tensorboard", folder / "file"}).find(folder / "file"), std::string::npos);
+  const std::string no_folder = error_of({"--tensorboard", folder / "file"});
+  EXPECT_NE(no_folder.find(folder / "file"), std::string::npos) << no_folder;
+  EXPECT_NE(no_folder.find("choose another --tensorboard"), std::string::npos) << no_folder;
+  EXPECT_NE(error_of({"--tensorboard", folder / "events", "--finetune", "0"}).find("--finetune 0"),
+            std::string::npos);
+  EXPECT_FALSE(fs::exists(folder / "events"));
   EXPECT_NE(error_of({"--metrics", "0.0.0.0:0"}).find("--metrics-token"), std::string::npos);
   EXPECT_NE(error_of({"--metrics-token", "x"}).find("--metrics"), std::string::npos);
   EXPECT_NE(error_of({"--monitor", "0.001"}).find("too often"), std::string::npos);
