@@ -165,6 +165,11 @@ CompressionRun::CompressionRun(const CompressionArguments& o, const char* what, 
                      diag::MonitorOptions{o.monitor, [this](const auto& r) { keep(r); }});
 }
 
+CompressionRun::~CompressionRun() {
+  monitor_.reset();
+  if (!live_.has_ended()) warn_of_files();  // by an exception
+}
+
 void CompressionRun::begin(const train::Recipe& recipe, const Beginning& from) {
   {
     const std::lock_guard lock(mutex_);
@@ -221,6 +226,11 @@ void CompressionRun::warn(const std::string& line) {
 void CompressionRun::end(train::RunPhase phase) {
   monitor_.reset();
   live_.end(phase);
+  warn_of_files();
+}
+
+/// That could not be opened or written.
+void CompressionRun::warn_of_files() {
   if (!live_.unwatched().empty()) warn(live_.unwatched());
   for (const std::string& error : live_.errors()) warn(error);
 }
@@ -367,9 +377,9 @@ void CompressionRun::write() {
   json_["time"] = unix_seconds();
   json_["seconds"] = steady_seconds() - began_;
   json_["versions"] = build_versions();
-  end(train::RunPhase::finished);
   if (!o_.out.empty()) write_json(json_, o_.out + "/" + train::kResultFile);
   if (!o_.json.empty()) write_json(json_, o_.json);
+  end(train::RunPhase::finished);
 }
 
 int CompressionRun::stopped(const std::string& what_to_do) {

@@ -54,6 +54,9 @@ class CompressionRun {
   /// `trained_in`: where checkpoints go; empty: there are none.
   CompressionRun(const CompressionArguments& o, const char* what, Device device,
                  train::Recipe recipe, const std::string& trained_in);
+  ~CompressionRun();
+  CompressionRun(const CompressionRun&) = delete;
+  CompressionRun& operator=(const CompressionRun&) = delete;
 
  protected:
   /// Where a training begins, and where its checkpoints go; an empty folder: there are none.
@@ -115,6 +118,7 @@ class CompressionRun {
   void keep(const diag::Reading& reading);
   void show(const train::Progress& progress);
   void end(train::RunPhase phase);
+  void warn_of_files();
   /// Whether each sample's class is predicted right; empty for other tasks.
   std::vector<bool> right_samples();
 

@@ -41,6 +41,7 @@ class LiveRun {
   bool has_reports() const { return log_.has_reports(); }
   /// The last report.
   void end(train::RunPhase phase);
+  bool has_ended() const { return has_ended_; }
   /// Of the files, once all is written.
   std::vector<std::string> errors() const { return log_.errors(); }
 

@@ -194,6 +194,14 @@ TEST_F(WatchingCompression, TopShowsThemUntilTheyAreStopped) {
   EXPECT_NE(slurp(folder / "seen.json").find("\"training\""), std::string::npos);
 }
 
+TEST_F(WatchingCompression, WhatCannotWriteItsResultHasFailed) {
+  fs::create_directories(folder / "int8/result.json");
+  const Ran ran = run_brim(command("quantize", {"--finetune", "1", "--out", folder / "int8"}));
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_NE(ran.err.find("result.json"), std::string::npos) << ran.err;
+  EXPECT_EQ(history("int8").back()["state"], "failed");
+}
+
 TEST_F(WatchingCompression, WhatCannotBeWatchedIsNotBegun) {
   std::ofstream(folder / "file") << "precious";
   const auto error_of = [&](const std::vector<std::string>& more) {
