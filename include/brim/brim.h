@@ -42,6 +42,7 @@
 #include <brim/diag/account.h>
 #include <brim/diag/best_device.h>
 #include <brim/diag/trace.h>
+#include <brim/dist/collective_queue.h>
 #include <brim/dist/data_parallel.h>
 #include <brim/dist/launch.h>
 #include <brim/dist/links.h>
