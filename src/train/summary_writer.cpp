@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -33,7 +34,13 @@ Message summary_of(const Message& value) { return Message().message(1, value); }
 /// The buckets of TensorFlow's histograms grow by a tenth from 1e-12 on, to both sides of 0.
 class Buckets {
  public:
-  void add(double value) { ++counts_[place_of(bucket_of(value))]; }
+  void add(double value) {
+    const double size = std::abs(value);
+    const int bucket = size < kLeast ? 0 : bucket_of(size);
+    const int sign =
+        1 - 2 * static_cast<int>(std::signbit(value));  // no branch that is a coin's toss
+    ++counts_[place_of(sign * bucket)];
+  }
 
   /// Upper limits and counts; of empty buckets that are neighbours one.
   void list(std::vector<double>& limits, std::vector<double>& counts) const {
@@ -48,27 +55,47 @@ class Buckets {
   }
 
  private:
-  static constexpr double kLeast = 1e-12, kGrowth = 1.1;
+  static constexpr double kLeast = 1e-12;
+  static constexpr double kLeastOctave = -39.86313713864835;  // log2(kLeast)
+  static constexpr double kPerOctave = 7.272540897341723;     // buckets: 1 / log2(1.1)
   static constexpr int kFarthest = 7800;  // the bucket of the largest double is number 7737
 
   static size_t place_of(int bucket) {
     const int place = bucket + kFarthest;
     return static_cast<size_t>(place);
   }
-  /// 0: around 0; n: from kLeast * kGrowth^(n - 1); -n: the same below 0.
-  static int bucket_of(double value) {
-    static const double per_bucket = 1 / std::log(kGrowth);
-    const double size = std::abs(value);
-    if (size < kLeast) return 0;
-    const int n = 1 + static_cast<int>((std::log(size) - std::log(kLeast)) * per_bucket);
-    return value < 0 ? -n : n;
+  /// all_ends()[n]: the first size beyond bucket n.
+  static const std::vector<double>& all_ends() {
+    static const std::vector<double> all = [] {
+      std::vector<double> ends(kFarthest + 1, std::numeric_limits<double>::infinity());
+      long double end = 1e-12L;
+      for (size_t n = 0; end <= std::numeric_limits<double>::max(); ++n) {
+        ends[n] = static_cast<double>(end);
+        end *= 1.1L;
+      }
+      return ends;
+    }();
+    return all;
+  }
+  /// n: from kLeast * 1.1^(n - 1), below kLeast * 1.1^n.
+  int bucket_of(double size) const {
+    // A guess by the exponent, and by a parabola for the mantissa, is a bucket off at most.
+    const auto bits = std::bit_cast<uint64_t>(size);
+    const auto exponent = static_cast<double>(static_cast<int>(bits >> 52) - 1023);
+    const double part = static_cast<double>(static_cast<int64_t>(bits & 0xfffffffffffff)) * 0x1p-52;
+    const double octaves = exponent + part + 0.345 * part * (1 - part);
+    int n = 1 + static_cast<int>((octaves - kLeastOctave) * kPerOctave);
+    n -= size < ends_[static_cast<size_t>(n - 1)];
+    n += size >= ends_[static_cast<size_t>(n)];
+    return n;
   }
   static double upper(int bucket) {
-    return bucket >= 0
-               ? std::min(kLeast * std::pow(kGrowth, bucket), std::numeric_limits<double>::max())
-               : -kLeast * std::pow(kGrowth, -bucket - 1);
+    return bucket >= 0 ? std::min(all_ends()[static_cast<size_t>(bucket)],
+                                  std::numeric_limits<double>::max())
+                       : -all_ends()[static_cast<size_t>(-bucket - 1)];
   }
 
+  const std::vector<double>& ends_ = all_ends();
   std::vector<int64_t> counts_ = std::vector<int64_t>(2 * kFarthest + 1);
 };
 

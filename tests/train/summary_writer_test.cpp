@@ -145,6 +145,32 @@ TEST_F(SummaryWriterTest, HistogramsCountEveryFiniteValueOnce) {
   }
 }
 
+TEST_F(SummaryWriterTest, HistogramsCountValuesBelowTheLimitsOfTheirBuckets) {
+  std::vector<double> values;
+  for (int n = 0; n < 7736; ++n) {
+    const auto limit = static_cast<double>(1e-12L * std::pow(1.1L, static_cast<long double>(n)));
+    for (const double factor : {1.0, 1.00001, 1.05, 1.09999})
+      values.push_back(limit * factor), values.push_back(-limit * factor);
+  }
+  values.push_back(std::numeric_limits<double>::max());
+  values.push_back(std::numeric_limits<double>::denorm_min());
+  const auto events = written([&](SummaryWriter& w) {
+    w.add_histogram("w", Tensor::from(values, {std::ssize(values)}), 0);
+  });
+  const ProtobufReader histogram = value_of(events.at(0)).message(5);
+  const std::vector<double> limits = histogram.all_f64(6), counts = histogram.all_f64(7);
+  ASSERT_EQ(limits.size(), counts.size());
+  std::ranges::sort(values);
+  double below = 0;
+  for (size_t k = 0; k < limits.size(); ++k) {
+    below += counts[k];
+    const double inside = limits[k] * (limits[k] > 0 ? 1 - 1e-9 : 1 + 1e-9),
+                 beyond = limits[k] * (limits[k] > 0 ? 1 + 1e-9 : 1 - 1e-9);
+    EXPECT_GE(below, std::ranges::lower_bound(values, inside) - values.begin()) << limits[k];
+    EXPECT_LE(below, std::ranges::upper_bound(values, beyond) - values.begin()) << limits[k];
+  }
+}
+
 TEST_F(SummaryWriterTest, HistogramsAreOfAnyTypeAndDevice) {
   const auto events = written([](SummaryWriter& w) {
     w.add_histogram("f64", ones({2, 3}).to(DType::f64), 0);
