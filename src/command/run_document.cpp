@@ -36,11 +36,9 @@ Json doing_json(const std::optional<diag::Doing>& doing) {
       {"spans", doing->spans}, {"cause", diag::name(doing->cause)}, {"seconds", doing->seconds}};
 }
 
-Json device_json(const train::DeviceStatus& device, const std::string& uuid,
-                 const std::optional<diag::Doing>& doing, const std::optional<double>& energy) {
+Json device_json(const train::DeviceStatus& device, const std::optional<double>& energy) {
   const MemoryStats& memory = device.memory;
   return {{"device", device.device.str()},
-          {"uuid", uuid},
           {"account", account_json(device.account)},
           {"recorded", device.recorded},
           {"memory",
@@ -48,7 +46,6 @@ Json device_json(const train::DeviceStatus& device, const std::string& uuid,
             {"peak", memory.peak_live},
             {"reserved", memory.live + memory.cached},
             {"limit", memory.limit}}},
-          {"doing", doing_json(doing)},
           {"energy_j", energy ? Json(*energy) : Json(nullptr)}};
 }
 
@@ -172,7 +169,11 @@ std::optional<diag::Reading> RunDocument::reading() const {
   return reading_;
 }
 
-Json RunDocument::json() const {
+Json RunDocument::json() const { return json(true); }
+
+Json RunDocument::history_line() const { return json(false); }
+
+Json RunDocument::json(bool live) const {
   const RunCounts counts = this->counts();
   const train::RunStatus& status = counts.status;
   const train::Recipe& recipe = identity_.recipe;
@@ -214,7 +215,6 @@ Json RunDocument::json() const {
                {"checkpoint_failures", status.checkpoint_failures},
                {"loader", nullptr},
                {"devices", Json::array()},
-               {"ops", status.ops ? ops_json(*status.ops, kLiveOps, roof()) : Json::array()},
                {"host", nullptr},
                {"gpus", Json::object()}};
   if (status.stage)
@@ -225,24 +225,17 @@ Json RunDocument::json() const {
   if (status.slots > 0)
     json["loader"] = {
         {"workers", status.workers}, {"slots", status.slots}, {"ready", status.ready_batches}};
-  for (size_t i = 0; i < status.devices.size(); ++i)
-    json["devices"].push_back(device_json(status.devices[i], uuid_of(status.devices[i].device),
-                                          status.doing[i], energy_of(status.devices[i].device)));
+  for (size_t i = 0; i < status.devices.size(); ++i) {
+    const Device device = status.devices[i].device;
+    Json& one = json["devices"].emplace_back(device_json(status.devices[i], energy_of(device)));
+    if (live) one["uuid"] = uuid_of(device), one["doing"] = doing_json(status.doing[i]);
+  }
+  if (live) json["ops"] = status.ops ? ops_json(*status.ops, kLiveOps, roof()) : Json::array();
   if (const std::optional<diag::Reading> sensors = reading()) {
     json["host"] = reading_json(sensors->host);
     for (const auto& [device, gpu] : sensors->gpus) json["gpus"][device.str()] = reading_json(gpu);
   }
   return json;
-}
-
-Json RunDocument::history_line() const {
-  Json line = json();
-  line.erase("ops");
-  for (Json& device : line["devices"]) {
-    device.erase("doing");
-    device.erase("uuid");
-  }
-  return line;
 }
 
 }  // namespace brim::command

@@ -71,6 +71,8 @@ class RunDocument {
   nlohmann::ordered_json history_line() const;
 
  private:
+  /// All, or what a line of the history keeps.
+  nlohmann::ordered_json json(bool live) const;
   /// The first device's, if it is known on this machine.
   DeviceRoof roof() const;
   /// Joules that a device has used since the first reading; empty where no sensor tells.
