@@ -48,6 +48,15 @@ bool convert(ScaledRows<uint8_t> all, float mean, float std) {
   return true;
 }
 
+void fill(float* to, int64_t count, float value) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto values = hn::Set(d, value);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(values, d, to + i);
+  for (; i < count; ++i) to[i] = value;
+}
+
 void split(const uint8_t* from, int count, uint8_t* red, uint8_t* green, uint8_t* blue) {
   int i = 0;
 #if HWY_TARGET != HWY_SCALAR
@@ -74,6 +83,7 @@ HWY_AFTER_NAMESPACE();
 namespace brim::data {
 
 HWY_EXPORT(convert);
+HWY_EXPORT(fill);
 HWY_EXPORT(split);
 
 ByteScale::ByteScale(float mean, float std) : mean_(mean), std_(std) {
@@ -90,6 +100,10 @@ ByteScale::ByteScale(float mean, float std) : mean_(mean), std_(std) {
 void ByteScale::convert(ScaledRows<uint8_t> all) const {
   if (vectors_ && HWY_DYNAMIC_DISPATCH(convert)(all, mean_, std_)) return;
   convert_rows(all, *this);
+}
+
+void fill_floats(float* to, int64_t count, float value) {
+  HWY_DYNAMIC_DISPATCH(fill)(to, count, value);
 }
 
 void split_rgb(const uint8_t* from, int count, uint8_t* red, uint8_t* green, uint8_t* blue) {

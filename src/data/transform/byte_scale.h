@@ -56,6 +56,9 @@ class WordScale {
   float mean_, std_;
 };
 
+/// Writes `value` into `count` floats, by vectors.
+void fill_floats(float* to, int64_t count, float value);
+
 /// Splits `count` pixels of interleaved RGB into three rows.
 void split_rgb(const uint8_t* from, int count, uint8_t* red, uint8_t* green, uint8_t* blue);
 

@@ -35,11 +35,14 @@ void write_floats(const BasicWindow<T>& window, std::span<const Scale> scales, f
   int top, bottom;
   window.span_rows(top, bottom);
   if (count == 0) bottom = top;
-  for (size_t c = 0; c < channels && (count < width || bottom - top < height); ++c)
-    for (int y = 0; y < height; ++y)
-      if (count < width || y < top || y >= bottom)
-        std::fill_n(out + static_cast<int64_t>(c) * plane + int64_t{y} * width, width,
-                    scales[c](window.fill));
+  // Where rows have a margin, all of the plane at once, and pixels over it: margins are short.
+  const int64_t above = count < width ? plane : int64_t{top} * width;
+  const int64_t below = count < width ? 0 : int64_t{height - bottom} * width;
+  for (size_t c = 0; c < channels && above + below > 0; ++c) {
+    float* const begin = out + static_cast<int64_t>(c) * plane;
+    fill_floats(begin, above, scales[c](window.fill));
+    fill_floats(begin + plane - below, below, scales[c](window.fill));
+  }
   if (bottom == top) return;
   const T* from = window.image.pixels + (window.box.y + top) * row_samples +
                   (int64_t{window.box.x} + first) * step;
