@@ -33,10 +33,13 @@ void pack_a(int64_t rows, int64_t depth, Matrix<T> a, T* HWY_RESTRICT to) {
   if (a.row == 1) {
     for (int64_t q = 0; q < depth; q += kStep)
       for (int64_t first = 0; first < whole; first += kLine)
-        for (int64_t s = q; s < std::min(depth, q + kStep); ++s)
+        for (int64_t s = q; s < std::min(depth, q + kStep); ++s) {
+          const T* column = a.data + s * a.col;
+          if (s + kStep < depth)  // the CPU does not foresee where columns begin
+            hwy::Prefetch(column + kStep * a.col + first * kRows);
           for (int64_t t = first; t < std::min(whole, first + kLine); ++t)
-            std::memcpy(to + (t * depth + s) * kRows, a.data + t * kRows + s * a.col,
-                        kRows * sizeof(T));
+            std::memcpy(to + (t * depth + s) * kRows, column + t * kRows, kRows * sizeof(T));
+        }
   } else {
     for (int64_t t = 0; t < whole; ++t) {
       const T* from = a.data + t * kRows * a.row;
