@@ -31,15 +31,14 @@ Message metadata_of(const std::string& plugin, const Message& content = {}) {
 Message value_of(const std::string& tag) { return Message().text(1, as_utf8(tag)); }
 Message summary_of(const Message& value) { return Message().message(1, value); }
 
-/// The buckets of TensorFlow's histograms grow by a tenth from 1e-12 on, to both sides of 0.
+/// The buckets of TensorFlow's histograms grow by a tenth from 1e-12 on, to both sides of 0. Here
+/// they end at numbers of eight binary digits, so that a value's first bits say which one it is in.
 class Buckets {
  public:
   void add(double value) {
-    const double size = std::abs(value);
-    const int bucket = size < kLeast ? 0 : bucket_of(size);
-    const int sign =
-        1 - 2 * static_cast<int>(std::signbit(value));  // no branch that is a coin's toss
-    ++counts_[place_of(sign * bucket)];
+    const auto size = static_cast<size_t>(std::bit_cast<uint64_t>(value) << 1 >> (kRest + 1));
+    const int sign = 1 - 2 * static_cast<int>(std::signbit(value));  // without a branch
+    ++counts_[place_of(sign * of_[size])];
   }
 
   /// Upper limits and counts; of empty buckets that are neighbours one.
@@ -55,47 +54,45 @@ class Buckets {
   }
 
  private:
-  static constexpr double kLeast = 1e-12;
-  static constexpr double kLeastOctave = -39.86313713864835;  // log2(kLeast)
-  static constexpr double kPerOctave = 7.272540897341723;     // buckets: 1 / log2(1.1)
+  static constexpr int kRest = 45;        // bits of a double behind those that count
   static constexpr int kFarthest = 7800;  // the bucket of the largest double is number 7737
+
+  struct Tables {
+    std::vector<double> ends;  // ends[n]: the first size beyond bucket n
+    std::vector<int16_t> of;   // the bucket of a size by its first bits
+
+    Tables()
+        : ends(kFarthest + 1, std::numeric_limits<double>::max()), of(size_t{1} << (63 - kRest)) {
+      long double end = 1e-12L;
+      auto from = of.begin();
+      int16_t n = 0;
+      for (; end <= std::numeric_limits<double>::max(); ++n, end *= 1.1L) {
+        const uint64_t bits = std::bit_cast<uint64_t>(static_cast<double>(end)) >> kRest;
+        ends[static_cast<size_t>(n)] = std::bit_cast<double>(bits << kRest);
+        const auto to = of.begin() + static_cast<std::ptrdiff_t>(bits);
+        std::fill(from, to, n);
+        from = to;
+      }
+      std::fill(from, of.end(), n);
+    }
+  };
+  static const Tables& tables() {
+    static const Tables all;
+    return all;
+  }
 
   static size_t place_of(int bucket) {
     const int place = bucket + kFarthest;
     return static_cast<size_t>(place);
   }
-  /// all_ends()[n]: the first size beyond bucket n.
-  static const std::vector<double>& all_ends() {
-    static const std::vector<double> all = [] {
-      std::vector<double> ends(kFarthest + 1, std::numeric_limits<double>::infinity());
-      long double end = 1e-12L;
-      for (size_t n = 0; end <= std::numeric_limits<double>::max(); ++n) {
-        ends[n] = static_cast<double>(end);
-        end *= 1.1L;
-      }
-      return ends;
-    }();
-    return all;
-  }
-  /// n: from kLeast * 1.1^(n - 1), below kLeast * 1.1^n.
-  int bucket_of(double size) const {
-    // A guess by the exponent, and by a parabola for the mantissa, is a bucket off at most.
-    const auto bits = std::bit_cast<uint64_t>(size);
-    const auto exponent = static_cast<double>(static_cast<int>(bits >> 52) - 1023);
-    const double part = static_cast<double>(static_cast<int64_t>(bits & 0xfffffffffffff)) * 0x1p-52;
-    const double octaves = exponent + part + 0.345 * part * (1 - part);
-    int n = 1 + static_cast<int>((octaves - kLeastOctave) * kPerOctave);
-    n -= size < ends_[static_cast<size_t>(n - 1)];
-    n += size >= ends_[static_cast<size_t>(n)];
-    return n;
-  }
+  /// 0: around 0; n: from 1e-12 * 1.1^(n - 1); -n: the same below 0.
   static double upper(int bucket) {
-    return bucket >= 0 ? std::min(all_ends()[static_cast<size_t>(bucket)],
-                                  std::numeric_limits<double>::max())
-                       : -all_ends()[static_cast<size_t>(-bucket - 1)];
+    const std::vector<double>& ends = tables().ends;
+    return bucket >= 0 ? ends[static_cast<size_t>(bucket)]
+                       : -ends[static_cast<size_t>(-bucket - 1)];
   }
 
-  const std::vector<double>& ends_ = all_ends();
+  const int16_t* const of_ = tables().of.data();
   std::vector<int64_t> counts_ = std::vector<int64_t>(2 * kFarthest + 1);
 };
 
