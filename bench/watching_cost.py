@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What it costs a training to be watched: `brim train` in pairs, one alone and one with sensors, files, TensorBoard, and with
-clients that ask its socket and its metrics twice a second. Both of a pair run at once, each on a CPU of its own, so that what
-else the machine does meets both; which has which, and which begins, are drawn. Ratios of the median step's time and of the CPU time.
+"""What it costs a training to be watched: `brim train` in pairs, one alone and one with sensors, TensorBoard, and with clients
+that ask its socket and its metrics twice a second; both have a folder with checkpoints and history. Both of a pair run at once,
+each on a CPU of its own, so that what else the machine does meets both; which has which, and which begins, are drawn. Ratios of
+the median step's time and of the CPU time.
 watching_cost.py BRIM [BLOCKS]"""
 
 import json
@@ -17,7 +18,7 @@ import threading
 import time
 import urllib.request
 
-TRAIN = ["train", "tutorial-cnn", "--data", "shapes10", "--epochs", "16", "--workers", "1"]
+TRAIN = ["train", "tutorial-cnn", "--data", "shapes10", "--epochs", "40", "--workers", "1"]
 
 
 def ask(folder, port, done):
@@ -37,12 +38,12 @@ def ask(folder, port, done):
 def start(brim, folder, watched, cpu):
     """A run on one CPU, and what ends it: its median step in microseconds and its CPU seconds."""
     name = f"{folder}/{time.monotonic_ns()}"
-    options, done, watcher = ["--monitor", "0"], threading.Event(), None
+    options, done, watcher = ["--out", name, "--monitor", "0"], threading.Event(), None
     if watched:
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
-        options = ["--monitor", "1", "--out", name, "--tensorboard", f"{name}/events", "--metrics", str(port)]
+        options = ["--out", name, "--monitor", "1", "--tensorboard", f"{name}/events", "--metrics", str(port)]
         watcher = threading.Thread(target=ask, args=(f"{name}.run", port, done))
         watcher.start()
     process = subprocess.Popen(["taskset", "-c", str(cpu), brim, *TRAIN, *options, "--json", f"{name}.json"], stdout=subprocess.DEVNULL,
