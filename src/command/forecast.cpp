@@ -10,6 +10,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "command/command.h"
 #include "command/forecast_history.h"
@@ -64,6 +66,23 @@ std::vector<int> ranks_of(const std::string& text) {
   }
 }
 
+/// "solved", "filled:25" or "ready:64", in MiB. Throws UsageError.
+std::pair<train::Bucketing, double> bucketing_of(const std::string& text) {
+  constexpr double kMiB = 1 << 20;
+  const size_t colon = text.find(':');
+  const std::string kind = text.substr(0, colon);
+  if (text == "solved") return {train::Bucketing::solved, kMiB};
+  double size = 0;
+  const char* const end = text.data() + text.size();
+  const char* const begin = colon == std::string::npos ? end : text.data() + colon + 1;
+  const auto [next, error] = std::from_chars(begin, end, size);
+  const bool is_size = error == std::errc() && next == end && size >= 1e-3 && size <= 1e5;
+  if ((kind != "filled" && kind != "ready") || !is_size)
+    raise<UsageError>("--buckets '{}': give solved, or filled or ready with MiB, as filled:25",
+                      text);
+  return {kind == "filled" ? train::Bucketing::filled : train::Bucketing::ready, size * kMiB};
+}
+
 /// What is forecast of a row, as trainings measure it.
 std::map<Forecasted, double> values_of(const ForecastRow& row, const ForecastArguments& o,
                                        const std::optional<ForecastWork>& work) {
@@ -113,6 +132,7 @@ int run(const ForecastArguments& o) {
     dist::Links links = dist::links_of(profile, ranks);
     if (o.network) links.host = *o.network * 1e9 / 8;
     if (o.network_delay) links.host_delay = *o.network_delay * 1e-6;
+    links.ring = o.ring;
     if (o.hosts && ranks > 1) {
       if (ranks % *o.hosts != 0)
         raise<UsageError>("--ranks {} on --hosts {}: give each host as many ranks", ranks,
@@ -131,7 +151,9 @@ int run(const ForecastArguments& o) {
                                    .links = links_of(ranks),
                                    .device = Device::sim(0),
                                    .outputs = o.outputs,
-                                   .picture = o.picture};
+                                   .picture = o.picture,
+                                   .step_spread = o.step_spread / 100};
+    std::tie(options.bucketing, options.bucket_bytes) = bucketing_of(o.buckets);
     rows.push_back({.ranks = ranks, .overlap = true, .forecast = forecast(options)});
     options.overlap = false;
     if (ranks > 1)
@@ -141,7 +163,8 @@ int run(const ForecastArguments& o) {
   const dist::Links links = links_of(most);
   const int hosts = links.ranks_per_host > 0 ? most / links.ranks_per_host : 1;
   // Only what brim train may do on such devices is kept: with their own links, and overlapping.
-  const bool is_trainable = !o.network && !o.network_delay && !o.hosts && recipe.virtual_ranks <= 1;
+  const bool is_trainable = !o.network && !o.network_delay && !o.hosts && !o.ring &&
+                            o.buckets == "solved" && recipe.virtual_ranks <= 1;
   for (ForecastRow& row : rows) {
     if (!row.overlap || !is_trainable) continue;
     const std::string what = forecast_of(recipe, o.outputs, o.batch, row.ranks);
@@ -172,6 +195,9 @@ int run(const ForecastArguments& o) {
       {"hosts", hosts},
       {"network_gbit_s", links.host * 8e-9},
       {"network_delay_us", links.host_delay * 1e6},
+      {"step_spread", o.step_spread / 100},
+      {"ring", o.ring},
+      {"buckets", o.buckets},
       {"samples", work ? Json(work->samples) : Json(nullptr)},
       {"seconds_per_sample", work && !o.samples ? Json(work->seconds_per_sample) : Json(nullptr)},
       {"forecasts", list},
@@ -200,6 +226,18 @@ const Register forecast_command(
        args.add("--network-delay", o->network_delay,
                 "microseconds between hosts (default: the profile's, else 20)")
            .range(0.0, 1e6);
+       args.add("--step-spread", o->step_spread,
+                "standard deviation of a device's time to compute a step, in % of its mean: ranks "
+                "wait for the slowest one")
+           .range(0.0, 100.0)
+           .show_default();
+       args.flag("--ring", o->ring,
+                 "all-reduces go around one ring of all ranks, as NCCL's do, and not by brim's "
+                 "exchanges");
+       args.add("--buckets", o->buckets,
+                "of gradients that are reduced together: solved by brim, filled:MIB as PyTorch's "
+                "DDP does (25), or ready:MIB as Horovod does (64)")
+           .show_default();
        args.add("--batch", o->batch, "samples of each device").range(1, 1000000).show_default();
        args.add("--classes", o->outputs, "of the network").range(1, 1000000).show_default();
        args.add("--size", o->picture, "of pictures, where the recipe says nothing")

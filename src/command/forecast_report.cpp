@@ -47,14 +47,21 @@ void print_forecast(const ForecastArguments& o, const std::string& device, const
         row.ranks == 1 ? ""
         : row.overlap  ? "yes"
                        : "no",
-        milliseconds(f.step), past_of(Forecasted::step, row, past), milliseconds(f.compute),
-        past_of(Forecasted::compute, row, past), milliseconds(f.communication),
-        milliseconds(f.exposed), row.ranks == 1 ? "-" : past_of(Forecasted::exposed, row, past),
+        milliseconds(f.step + row.forecast.stragglers), past_of(Forecasted::step, row, past),
+        milliseconds(f.compute), past_of(Forecasted::compute, row, past),
+        milliseconds(f.communication), milliseconds(f.exposed),
+        row.ranks == 1 ? "-" : past_of(Forecasted::exposed, row, past),
         100 * one / row.forecast.seconds_per_step, row.samples_per_s(o.batch),
         format_bytes(row.forecast.memory), past_of(Forecasted::memory, row, past));
   }
   for (const ForecastRow& row : rows)
-    if (const train::Forecast& f = row.forecast; f.seconds_per_step > f.step.step)
+    if (row.forecast.stragglers > 0 && row.overlap)
+      say(stdout,
+          "{} ranks: {} of the step are waits for the slowest one, of steps that spread by {:g} "
+          "%\n",
+          row.ranks, milliseconds(row.forecast.stragglers), o.step_spread);
+  for (const ForecastRow& row : rows)
+    if (const train::Forecast& f = row.forecast; f.seconds_per_step > f.step.step + f.stragglers)
       say(stdout, "{} rank{}: a step every {}, because {} takes longer than it\n", row.ranks,
           row.ranks == 1 ? "" : "s", milliseconds(f.seconds_per_step),
           f.launch > f.copy ? "its launch by the host" : "the copy of its batch from the host");
@@ -120,6 +127,7 @@ nlohmann::ordered_json to_json(const ForecastRow& row, const ForecastArguments& 
                {"compute_s", f.compute},
                {"communication_s", f.communication},
                {"exposed_s", f.exposed},
+               {"stragglers_s", row.forecast.stragglers},
                {"of_linear", one / row.forecast.seconds_per_step},
                {"seconds_per_step", row.forecast.seconds_per_step},
                {"copy_s", row.forecast.copy},

@@ -21,6 +21,9 @@ struct ForecastArguments {
   std::optional<int64_t> hosts;
   std::optional<int64_t> samples;
   std::optional<double> network, network_delay, price;
+  double step_spread = 0;  ///< in %
+  bool ring = false;
+  std::string buckets = "solved";
 };
 
 /// What a whole training uses, and what its loader takes of a core here.

@@ -17,6 +17,20 @@ double exchange_seconds(double delay, double message, double bandwidth, int memb
   return delay + message * (members - 1) + bytes * (members - 1) / members / bandwidth;
 }
 
+/// Each part goes around twice, to be summed and to be handed out, by all hops but one; packed
+/// before, unpacked behind, and summed at each hop of the first time.
+double ring_seconds(const Links& links, int each, int hosts, double bytes) {
+  const int ranks = each * hosts;
+  const double share = static_cast<double>(ranks - 1) / ranks;
+  const bool is_one_host = hosts == 1;
+  const double hops = is_one_host ? ranks * links.device_delay
+                                  : hosts * links.host_delay + (ranks - hosts) * links.device_delay;
+  const double slowest = is_one_host ? links.device
+                         : each == 1 ? links.host
+                                     : std::min(links.device, links.host);
+  return 2 * (share * (hops + bytes / slowest) + (2 + 1.5 * share) * bytes / links.memory);
+}
+
 /// The other ranks send what they are sent.
 class SimulatedTransport final : public Transport {
  public:
@@ -68,6 +82,7 @@ double all_reduce_seconds(const Links& links, int ranks, double bytes) {
              "[dist] {} ranks are not {} on each host; give a number that divides them", ranks,
              each);
   const int hosts = ranks / each;
+  if (links.ring) return ring_seconds(links, each, hosts, bytes);
   const double here =
       exchange_seconds(links.device_delay, links.message, links.device, each, bytes);
   const double across = exchange_seconds(links.host_delay, links.message, links.host, hosts, bytes);

@@ -249,6 +249,9 @@ std::vector<GroupPtr> local_groups(int size, const GroupOptions& options) {
 
 std::vector<GroupPtr> paced_groups(int size, const Links& links, const GroupOptions& options) {
   (void)all_reduce_seconds(links, size, 0);
+  BRIM_CHECK(!links.ring, ValueError,
+             "[dist] paced groups move bytes as brim does, and not around a ring; leave "
+             "Links::ring out, or forecast with a simulated_group()");
   GroupOptions own = options;
   if (links.ranks_per_host > 0) own.ranks_per_host = links.ranks_per_host;
   std::vector<GroupPtr> groups;

@@ -10,6 +10,7 @@
 namespace brim::plan {
 
 thread_local std::optional<size_t> forced_buckets;
+thread_local std::optional<BucketRule> bucket_rule;
 
 double bytes_of_element(const Launch& collective, size_t element) {
   const std::vector<Operand> nodes = collective.element(element);
@@ -67,6 +68,25 @@ constexpr double kForkAndJoin = 5e-6;
 /// Seconds that must be won: less is not worth a second stream.
 constexpr double kWorthwhile = 20e-6;
 
+/// Where buckets of others end.
+std::vector<size_t> ends_by(const BucketRule& rule, std::span<const ReadyBytes> ready,
+                            const backend::Communication& link) {
+  std::vector<size_t> ends;
+  double done = 0;  // the buckets so far
+  for (size_t i = 0; i < ready.size();) {
+    const double begin = std::max(done, ready[i].seconds);
+    double bytes = ready[i++].bytes;
+    if (rule.kind == BucketRule::Kind::filled)
+      while (i < ready.size() && bytes < rule.bytes) bytes += ready[i++].bytes;
+    else
+      while (i < ready.size() && ready[i].seconds <= begin && bytes + ready[i].bytes <= rule.bytes)
+        bytes += ready[i++].bytes;
+    done = begin + kForkAndJoin + link.seconds(bytes);
+    ends.push_back(i);
+  }
+  return ends;
+}
+
 }  // namespace
 
 std::pair<double, double> exposed_seconds(std::span<const ReadyBytes> buckets,
@@ -87,7 +107,8 @@ Buckets choose_buckets(std::span<const ReadyBytes> ready, const backend::Communi
   std::vector<ReadyBytes> sorted;
   for (const size_t e : order) sorted.push_back(ready[e]);
   std::vector<size_t> ends =
-      solve_buckets(sorted, kForkAndJoin + link.latency, link.seconds_per_byte);
+      bucket_rule ? ends_by(*bucket_rule, sorted, link)
+                  : solve_buckets(sorted, kForkAndJoin + link.latency, link.seconds_per_byte);
   if (forced_buckets) {
     ends.clear();
     const size_t count = std::clamp<size_t>(*forced_buckets, 1, std::max<size_t>(order.size(), 1));
@@ -106,7 +127,7 @@ Buckets choose_buckets(std::span<const ReadyBytes> ready, const backend::Communi
     std::ranges::sort(bucket);
   }
   const auto [one, these] = exposed_seconds(sums, link, end);
-  if (forced_buckets || (one - these) * link.waiting >= kWorthwhile) return buckets;
+  if (bucket_rule || forced_buckets || (one - these) * link.waiting >= kWorthwhile) return buckets;
   std::ranges::sort(order);
   return {order};
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -49,5 +50,17 @@ double seconds_of(const Launch& collective);
 
 /// For comparisons and tests: choose_buckets() makes so many, whether or not that wins time.
 extern thread_local std::optional<size_t> forced_buckets;
+
+/// How other systems choose their buckets.
+struct BucketRule {
+  enum class Kind : uint8_t {
+    filled,  ///< each until it holds `bytes`
+    ready,   ///< each of what is ready when the one before is reduced, up to `bytes`
+  };
+  Kind kind = Kind::filled;
+  double bytes = 0;
+};
+/// For forecasts of these: choose_buckets() goes by it.
+extern thread_local std::optional<BucketRule> bucket_rule;
 
 }  // namespace brim::plan

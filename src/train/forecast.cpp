@@ -14,6 +14,7 @@
 
 #include "backend/sim/device.h"
 #include "core/check.h"
+#include "plan/buckets.h"
 #include "train/apply_gradients.h"
 #include "train/build.h"
 #include "train/loss_meter.h"
@@ -45,9 +46,29 @@ std::string passes_of(const ForecastOptions& o) {
   return "-overlap";
 }
 
+/// Has buckets chosen as asked for, for a while.
+class BucketingScope {
+ public:
+  explicit BucketingScope(const ForecastOptions& o) : before_(plan::bucket_rule) {
+    using Kind = plan::BucketRule::Kind;
+    if (o.bucketing == Bucketing::solved) return;
+    BRIM_CHECK(o.bucket_bytes > 0, ValueError, "[forecast] buckets of {} bytes; give 1 or more",
+               o.bucket_bytes);
+    plan::bucket_rule = {.kind = o.bucketing == Bucketing::filled ? Kind::filled : Kind::ready,
+                         .bytes = o.bucket_bytes};
+  }
+  ~BucketingScope() { plan::bucket_rule = before_; }
+  BucketingScope(const BucketingScope&) = delete;
+  BucketingScope& operator=(const BucketingScope&) = delete;
+
+ private:
+  const std::optional<plan::BucketRule> before_;
+};
+
 /// What a virtual device's profile says of a training besides its kernels.
 void add_device(Forecast& forecast, const ForecastOptions& o, int64_t batch_bytes) {
-  forecast.seconds_per_step = forecast.step.step;
+  const double step = forecast.step.step + forecast.stragglers;
+  forecast.seconds_per_step = step;
   const std::optional<sim::DeviceProfile> profile =
       o.device.kind == DeviceKind::sim ? sim::Devices::all().profile() : std::nullopt;
   if (!profile) return;
@@ -55,12 +76,22 @@ void add_device(Forecast& forecast, const ForecastOptions& o, int64_t batch_byte
   forecast.copy =
       kTensors * profile->link_delay + static_cast<double>(batch_bytes) / profile->host_link;
   forecast.launch = profile->launch;
-  forecast.seconds_per_step = std::max({forecast.step.step, forecast.copy, forecast.launch});
+  forecast.seconds_per_step = std::max({step, forecast.copy, forecast.launch});
   forecast.energy = o.ranks * (profile->idle_power * forecast.seconds_per_step +
                                (profile->peak_power - profile->idle_power) * forecast.step.compute);
 }
 
 }  // namespace
+
+double expected_slowest(int ranks, double spread) {
+  BRIM_CHECK(ranks > 0 && spread >= 0 && spread <= 1, ValueError,
+             "[forecast] the slowest of {} ranks, whose steps spread by {}; give 1 rank or more, "
+             "and a spread of 0 to 1",
+             ranks, spread);
+  double harmonic = 0;
+  for (int i = 1; i <= ranks; ++i) harmonic += 1.0 / i;
+  return 1 + spread * (harmonic - 1);
+}
 
 Forecast forecast(const Recipe& recipe, const ForecastOptions& o) {
   BRIM_CHECK(recipe.task == "classify", ValueError,
@@ -69,6 +100,8 @@ Forecast forecast(const Recipe& recipe, const ForecastOptions& o) {
   BRIM_CHECK(o.batch > 0 && o.outputs > 0 && o.picture > 0, ValueError,
              "[forecast] batches of {}, {} outputs, pictures of {} pixels; give 1 or more", o.batch,
              o.outputs, o.picture);
+  const double slowest = expected_slowest(o.ranks, o.step_spread);
+  const BucketingScope bucketing(o);
   const dist::GroupPtr group = dist::simulated_group(o.ranks, o.links);
   const int64_t side = recipe.input.size > 0 ? recipe.input.size : o.picture;
   Allocator& memory = Allocator::of(o.device);
@@ -120,6 +153,7 @@ Forecast forecast(const Recipe& recipe, const ForecastOptions& o) {
   const Tensor y = Tensor::empty({o.batch}, i64, o.device);
   Forecast forecast{.step = compiled.forecast(x, y), .fit = compiled.memory_fit()};
   forecast.memory = memory.stats().live - before + forecast.step.arena_bytes;
+  forecast.stragglers = (slowest - 1) * forecast.step.compute;
   add_device(forecast, o,
              x.numel() * static_cast<int64_t>(size_of(f32)) +
                  y.numel() * static_cast<int64_t>(size_of(i64)));

@@ -78,6 +78,23 @@ TEST_F(ForecastCommand, OfAStepAloneNeedsNoData) {
   EXPECT_FALSE(found["forecasts"][0].contains("seconds"));
 }
 
+TEST_F(ForecastCommand, CountsStragglersAndWhatOtherSystemsDo) {
+  const Ran text = forecast({"--step-spread", "10"});
+  EXPECT_NE(text.out.find("2 ranks: "), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("waits for the slowest one, of steps that spread by 10 %"),
+            std::string::npos)
+      << text.out;
+  const json found = json::parse(forecast({"--step-spread", "10", "--json", "-"}).out);
+  EXPECT_DOUBLE_EQ(found["step_spread"], 0.1);
+  EXPECT_EQ(found["forecasts"][0]["stragglers_s"], 0);
+  const json& two = found["forecasts"][1];
+  EXPECT_NEAR(two["stragglers_s"], 0.05 * two["compute_s"].get<double>(), 1e-12);
+  const json others =
+      json::parse(forecast({"--ring", "--buckets", "filled:0.001", "--json", "-"}).out);
+  EXPECT_EQ(others["ring"], true);
+  EXPECT_GT(others["forecasts"][1]["collectives"], two["collectives"]);
+}
+
 TEST_F(ForecastCommand, TellsThePriceOfAnEpochWithoutData) {
   const Ran text = forecast({"--samples", "50000", "--price", "3.6"});
   ASSERT_EQ(text.code, 0) << text.err;
@@ -154,6 +171,12 @@ TEST_F(ForecastCommand, BadInput) {
   EXPECT_EQ(forecast({"--data", folder / "missing"}).code, 1);
   EXPECT_EQ(forecast({"--data", folder / "data", "--samples", "5"}).code, 2);
   EXPECT_EQ(forecast({"--samples", "0"}).code, 2);
+  EXPECT_EQ(forecast({"--step-spread", "101"}).code, 2);
+  for (const char* const buckets : {"ready", "ready:", "ready:x", "filled:0", "solved:5"}) {
+    const Ran ran = forecast({"--buckets", buckets});
+    EXPECT_EQ(ran.code, 2) << buckets;
+    EXPECT_NE(ran.err.find("filled:25"), std::string::npos) << ran.err;
+  }
   EXPECT_EQ(forecast({"--price", "-1", "--data", folder / "data"}).code, 2);
   EXPECT_EQ(forecast({"--profile", "v1000"}).code, 1);
 }

@@ -59,6 +59,24 @@ TEST(Buckets, AreFewWhereTimesAreEqual) {
   EXPECT_TRUE(solve_buckets({}, 1, 1).empty());
 }
 
+/// 1 s for each 8 bytes, and 1 s besides.
+TEST(Buckets, ByTheRulesOfOthers) {
+  const std::vector<ReadyBytes> ready = {{1, 8}, {2, 8}, {2.5, 8}, {9, 8}, {9, 8}};
+  const backend::Communication link{.latency = 1, .seconds_per_byte = 1.0 / 8, .settle = {}};
+  const auto chosen = [&](BucketRule::Kind kind, double bytes) {
+    bucket_rule = {.kind = kind, .bytes = bytes};
+    const std::string text = text_of(choose_buckets(ready, link, 10));
+    bucket_rule.reset();
+    return text;
+  };
+  EXPECT_EQ(chosen(BucketRule::Kind::filled, 1), "0|1|2|3|4");
+  EXPECT_EQ(chosen(BucketRule::Kind::filled, 9), "0,1|2,3|4");
+  EXPECT_EQ(chosen(BucketRule::Kind::filled, 1000), "0,1,2,3,4");
+  // The first is reduced after 3 s, when two more are ready; they are after 6 s.
+  EXPECT_EQ(chosen(BucketRule::Kind::ready, 1000), "0|1,2|3,4");
+  EXPECT_EQ(chosen(BucketRule::Kind::ready, 15), "0|1|2|3|4");
+}
+
 /// a -> b; c and d need a alone; e needs b and d.
 Program program_of_five() {
   const Tensor x = ones({1000});

@@ -15,11 +15,13 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <random>
 
 #include "backend/sim/profile.h"
 #include "core/check.h"
 #include "core/clock.h"
 #include "dist/profile_links.h"
+#include "plan/buckets.h"
 #include "sanitized.h"
 #include "temporary_folder.h"
 
@@ -48,6 +50,24 @@ TEST(Links, AnAllReduceTakesWhatItsBytesDo) {
   EXPECT_THROW((void)simulated_group(2, {.ranks_per_host = -1}), ValueError);
   EXPECT_THROW((void)local_groups(2, {.ranks_per_host = -1}), ValueError);
   EXPECT_THROW((void)simulated_group(6, links), ValueError);
+}
+
+TEST(Links, ARingTakesAllItsHopsAndItsSlowestLink) {
+  Links links{.ranks_per_host = 4,
+              .device = 100e9,
+              .device_delay = 1e-6,
+              .host = 10e9,
+              .host_delay = 5e-6,
+              .memory = 1e18,
+              .ring = true};
+  EXPECT_EQ(all_reduce_seconds(links, 1, 1e9), 0);
+  EXPECT_NEAR(all_reduce_seconds(links, 4, 1e9), 2 * 0.75 * (4 * 1e-6 + 1e9 / 100e9), 1e-8);
+  EXPECT_NEAR(all_reduce_seconds(links, 8, 1e9), 2 * 7.0 / 8 * (2 * 5e-6 + 6 * 1e-6 + 1e9 / 10e9),
+              1e-8);
+  links.ranks_per_host = 1;
+  links.device = 1;  // which nobody takes then
+  EXPECT_NEAR(all_reduce_seconds(links, 2, 1e9), 2 * 0.5 * (2 * 5e-6 + 1e9 / 10e9), 1e-8);
+  EXPECT_THROW((void)paced_groups(2, links), ValueError);
 }
 
 TEST(Links, TheOthersDoAsThisRankDoes) {
@@ -257,6 +277,57 @@ TEST(Forecast, OfARecipe) {
   language.task = "language";
   EXPECT_THROW((void)train::forecast(language, {}), ValueError);
   EXPECT_THROW((void)train::forecast(recipe, {.batch = 0}), ValueError);
+}
+
+TEST(Forecast, RanksWaitForTheSlowestOne) {
+  EXPECT_EQ(train::expected_slowest(1, 0.1), 1);
+  EXPECT_EQ(train::expected_slowest(1000, 0), 1);
+  EXPECT_NEAR(train::expected_slowest(2, 0.1), 1.05, 1e-12);
+  EXPECT_NEAR(train::expected_slowest(4, 0.1), 1 + 0.1 * (1.0 / 2 + 1.0 / 3 + 1.0 / 4), 1e-12);
+  // As drawn: a least time and an exponential one.
+  constexpr int kRanks = 8, kSteps = 20000;
+  constexpr double kSpread = 0.2;
+  std::mt19937_64 bits(1);
+  std::exponential_distribution<double> tail(1 / kSpread);
+  double all = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    double slowest = 0;
+    for (int rank = 0; rank < kRanks; ++rank) slowest = std::max(slowest, 1 - kSpread + tail(bits));
+    all += slowest / kSteps;
+  }
+  EXPECT_NEAR(train::expected_slowest(kRanks, kSpread), all, 0.01);
+  EXPECT_THROW((void)train::expected_slowest(0, 0.1), ValueError);
+  EXPECT_THROW((void)train::expected_slowest(2, -0.1), ValueError);
+  EXPECT_THROW((void)train::expected_slowest(2, std::nan("")), ValueError);
+
+  const train::Recipe recipe = train::load_recipe("tutorial-cnn");
+  train::ForecastOptions options{.batch = 8, .ranks = 4, .step_spread = 0.1};
+  const train::Forecast waits = train::forecast(recipe, options);
+  EXPECT_DOUBLE_EQ(waits.stragglers, (train::expected_slowest(4, 0.1) - 1) * waits.step.compute);
+  EXPECT_DOUBLE_EQ(waits.seconds_per_step, waits.step.step + waits.stragglers);
+  options.ranks = 1;
+  EXPECT_EQ(train::forecast(recipe, options).stragglers, 0);
+}
+
+TEST(Forecast, BucketsAsOtherSystemsChooseThem) {
+  const train::Recipe recipe =
+      train::load_recipe("tutorial-cnn");  // 62,006 floats in 10 tensors, and the loss
+  const auto collectives = [&](train::Bucketing bucketing, double bytes) {
+    return train::forecast(recipe, {.batch = 8,
+                                    .ranks = 2,
+                                    .links = {.device = 1e9},
+                                    .bucketing = bucketing,
+                                    .bucket_bytes = bytes})
+        .step.collectives;
+  };
+  const int64_t one = collectives(train::Bucketing::filled, 1e9);
+  EXPECT_EQ(one, 1);
+  EXPECT_EQ(collectives(train::Bucketing::filled, 1), 11);
+  EXPECT_GT(collectives(train::Bucketing::filled, 50000), 1);
+  EXPECT_LT(collectives(train::Bucketing::filled, 50000), 6);
+  EXPECT_GT(collectives(train::Bucketing::ready, 1e9), one);
+  EXPECT_THROW((void)collectives(train::Bucketing::ready, 0), ValueError);
+  EXPECT_FALSE(plan::bucket_rule);
 }
 
 }  // namespace

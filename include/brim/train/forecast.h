@@ -13,6 +13,14 @@
 
 namespace brim::train {
 
+/// Which gradients ranks reduce together, in the order in which they are ready.
+enum class Bucketing : uint8_t {
+  solved,  ///< those with which all are reduced soonest, by their times and the link: brim's
+  filled,  ///< each until it holds so many bytes, as PyTorch's DistributedDataParallel
+  ready,   ///< all that are ready when the ones before are reduced, up to so many bytes, as
+           ///< Horovod's tensor fusion
+};
+
 /// Options of forecast().
 struct ForecastOptions {
   int64_t batch = 32;             ///< samples of each rank
@@ -22,8 +30,12 @@ struct ForecastOptions {
   int64_t outputs = 1000;         ///< of the network: classes
   int64_t picture = 224;          ///< width and height, where Recipe::input.size says nothing
   bool overlap = true;            ///< gradients are reduced while others are computed
-  int64_t memory_limit = 0;       ///< bytes of the device for all of it; 0: what it has
-  std::string passes = {};        ///< as CompileOptions::passes
+  Bucketing bucketing = Bucketing::solved;
+  double bucket_bytes = 25 << 20;  ///< of buckets that are not solved
+  double step_spread = 0;    ///< standard deviation of a device's time to compute a step, over its
+                             ///< mean; see expected_slowest()
+  int64_t memory_limit = 0;  ///< bytes of the device for all of it; 0: what it has
+  std::string passes = {};   ///< as CompileOptions::passes
 };
 
 /// What a training step would take.
@@ -31,12 +43,22 @@ struct Forecast {
   StepForecast step;   ///< its times
   int64_t memory = 0;  ///< bytes of the device: parameters, optimizer, batch and temporaries
   std::optional<MemoryFit> fit;  ///< how these were fitted into its memory; empty: they fit
+  double stragglers = 0;         ///< seconds in which a rank waits for the slowest one to compute
   double copy = 0;    ///< seconds in which a batch of floats comes from the host, a step ahead
   double launch = 0;  ///< seconds of the host's time to launch the step
-  double seconds_per_step =
-      0;              ///< of a training that its input keeps up with: the longest of these
-  double energy = 0;  ///< joules of a step, of all ranks
+  double seconds_per_step = 0;  ///< of a training that its input keeps up with: the longest of the
+                                ///< step with its stragglers, the copy and the launch
+  double energy = 0;            ///< joules of a step, of all ranks
 };
+
+/// The expected time of the slowest of `ranks` devices, over the mean one. Each takes a shifted
+/// exponential time, as is usual in the analysis of synchronous SGD: a least time that all need,
+/// and on top one that is exponentially distributed, so that its mean and its standard deviation
+/// are the `spread`. The slowest of n takes H(n) of these, with H the harmonic number. (Lee et al.,
+/// "Speeding up distributed machine learning using codes", 2018; Dutta et al., "Slow and stale
+/// gradients can win the race", 2018; stragglers as such: Chen et al., "Revisiting distributed
+/// synchronous SGD", 2016.) Throws ValueError for no ranks, and for a spread outside of 0 to 1.
+double expected_slowest(int ranks, double spread);
 
 /// Of a step of a recipe that classifies pictures of three channels: forward, backward, the sum
 /// over all ranks, the update, and the sum of losses. It is recorded and compiled for the device,
