@@ -93,7 +93,8 @@ ChosenDevices choose_for_rank(const std::string& asked, const dist::LaunchEnviro
       devices.size() == 1 || devices.size() == ranks, DeviceError,
       "[device] {} devices for the {} ranks of this host: --device {}; name one for each rank",
       devices.size(), ranks, asked);
-  // Where launchers give each rank a GPU, it sees that one alone; NCCL says if ranks share it.
+  // Where launchers give each rank a GPU, it sees that one alone; the first collective shows
+  // if ranks share it.
   BRIM_CHECK(devices.size() == ranks || devices[0].kind != DeviceKind::cuda ||
                  Device::all("cuda").size() == 1,
              DeviceError,

@@ -228,6 +228,20 @@ TEST_F(CudaRanksFail, OtherCallsAreAnErrorThatShowsBoth) {
   }
 }
 
+/// With BRIM_EMULATED_SHARED=1: all ranks see the same GPUs, of which two take one.
+TEST_F(CudaRanksFail, OneGpuOfTwoRanksIsNamed) {
+  if (!std::getenv("BRIM_EMULATED_SHARED")) GTEST_SKIP() << "each rank has its own GPUs";
+  const Device first = Device::all("cuda")[0];
+  Tensor t = zeros({3}, {.device = first});
+  try {
+    all_reduce(*group_, t);
+    FAIL() << "no error";
+  } catch (const DistError& e) {
+    EXPECT_TRUE(has(e.what(), "ranks 0 and 1 share the device GPU-") && has(e.what(), "cuda:0"))
+        << e.what();
+  }
+}
+
 /// Those that wait for it on their GPU are let go, and told, while graphs hold such calls, too.
 TEST_F(CudaRanksFail, RanksThatEndAreNamed) {
   Tensor t = zeros({1000}, {.device = device_});

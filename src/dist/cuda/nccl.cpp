@@ -15,9 +15,11 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/environment.h"
+#include "core/host_name.h"
 #include "core/printable.h"
 #include "core/start_thread.h"
 #include "dist/cuda/nccl_library.h"
+#include "dist/own_devices.h"
 
 namespace brim::cuda {
 namespace {
@@ -47,7 +49,10 @@ class Communicator {
     }
     send_to_all(call, &id, sizeof(id));
     BRIM_CHECK(problem.empty(), DistError, "[dist] rank 0 cannot begin with NCCL: {}", problem);
-    transport.meet(call);
+    // NCCL would refuse, too, but name neither rank.
+    dist::check_own_device(
+        transport, call,
+        {.identity = uuid_of(device), .device = Device::cuda(device).str(), .host = host_name()});
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;  // so that a rank that never comes is no end of this one
     const DeviceGuard guard(device);

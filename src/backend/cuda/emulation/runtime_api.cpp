@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <cuda_runtime.h>
+#include <unistd.h>
 #include "backend/cuda/emulation/captures.h"
 #include "backend/cuda/emulation/queues.h"
 #include "backend/cuda/emulation/watcher.h"
@@ -210,6 +211,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
   std::snprintf(properties->name, sizeof(properties->name), "emulated GPU");
   properties->uuid.bytes[0] = static_cast<char>(0xe0 + device);
+  if (!std::getenv("BRIM_EMULATED_SHARED")) {  // each process has its own GPUs
+    const pid_t process = getpid();
+    std::memcpy(properties->uuid.bytes + 4, &process, sizeof(process));
+  }
   properties->totalGlobalMem = capacity();
   properties->major = 9;
   properties->multiProcessorCount = 4;

@@ -17,6 +17,7 @@
 #include <cuda_runtime.h>
 #include <fmt/core.h>
 #include "backend/cuda/observe/nvml_api.h"
+#include "backend/cuda/runtime/runtime.h"
 #include "core/cuda_libraries.h"
 #include "diag/gpu_sensor.h"
 
@@ -213,20 +214,7 @@ diag::GpuReading NvmlSensor::read(int device) {
   return r;
 }
 
-/// By CUDA, which numbers devices as this process does; NVML has the same text for a whole card.
-std::string NvmlSensor::uuid(int device) {
-  cudaDeviceProp p{};
-  if (cudaGetDeviceProperties(&p, device) != cudaSuccess) {
-    (void)cudaGetLastError();
-    return {};
-  }
-  std::string text = "GPU";
-  for (size_t i = 0; i < sizeof p.uuid.bytes; ++i) {
-    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += fmt::format("{:02x}", static_cast<unsigned char>(p.uuid.bytes[i]));
-  }
-  return text;
-}
+std::string NvmlSensor::uuid(int device) { return uuid_of(device); }
 
 /// What `ask` lists. It says how many there are where it has too little room.
 template <class T, class F>

@@ -1,8 +1,10 @@
 // What launches go by of a card, asked of CUDA once.
 #include <array>
 #include <mutex>
+#include <string>
 
 #include <cuda_runtime.h>
+#include <fmt/core.h>
 #include "backend/cuda/runtime/runtime.h"
 #include "core/environment.h"
 
@@ -39,6 +41,20 @@ const Card& card(int device) {
 
 int multiprocessors(int device) { return card(device).multiprocessors; }
 int compute_capability(int device) { return card(device).compute_capability; }
+
+std::string uuid_of(int device) {
+  cudaDeviceProp p{};
+  if (cudaGetDeviceProperties(&p, device) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return {};
+  }
+  std::string text = "GPU";
+  for (size_t i = 0; i < sizeof p.uuid.bytes; ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<unsigned char>(p.uuid.bytes[i]));
+  }
+  return text;
+}
 
 bool launches_dependently(int device) {
   return wants_dependent_launches() && card(device).launches_dependently;

@@ -1,6 +1,8 @@
 // What kernels and libraries need of the CUDA runtime's state.
 #pragma once
 
+#include <string>
+
 #include <cuda_runtime.h>
 
 #include "backend/cuda/runtime/check.h"
@@ -52,6 +54,9 @@ bool is_captured(Stream stream);
 int multiprocessors(int device);
 /// 90 for 9.0.
 int compute_capability(int device);
+/// "GPU-", and what no other GPU or MIG instance has, as NVML writes it for a whole card. By CUDA,
+/// which numbers devices as this process does. "" where the device is not there.
+std::string uuid_of(int device);
 
 /// Whether kernels are launched so that each begins while the one before it in its stream ends:
 /// where BRIM_CUDA_DEPENDENT_LAUNCH is 1, on devices of compute capability 9.0 or more, by code
