@@ -3,19 +3,34 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <cstring>
+#include <string_view>
 #include <thread>
 #include <type_traits>
 
 #include "core/check.h"
 #include "core/environment.h"
+#include "core/printable.h"
 
 namespace brim::dist {
 namespace {
 
 constexpr const char* kName = "libmpi.so.40";
+constexpr size_t kVersionText = 8192;  // the longest that any MPI has, MPICH's
 
 }  // namespace
+
+std::string mpi_version_fault(const std::string& version) {
+  constexpr std::string_view kBegin = "Open MPI v";
+  int major = 0;
+  if (version.starts_with(kBegin))
+    std::from_chars(version.data() + kBegin.size(), version.data() + version.size(), major);
+  if (major == 4 || major == 5) return {};
+  const std::string name = printable(version.substr(0, version.find_first_of(",\n")));
+  return name.empty() ? "has no version" : "is " + name;
+}
 
 MpiLibrary& MpiLibrary::open() {
   static MpiLibrary library;
@@ -44,6 +59,17 @@ MpiLibrary::MpiLibrary() {
   const auto find = [&](auto& function, const char* name) {
     function = reinterpret_cast<std::decay_t<decltype(function)>>(address(name));
   };
+  int (*get_version)(char* text, int* length) = nullptr;
+  find(get_version, "MPI_Get_library_version");
+  char version[kVersionText] = {};
+  int length = 0;
+  (void)get_version(version, &length);
+  const std::string fault =
+      mpi_version_fault(std::string(version, strnlen(version, sizeof(version))));
+  BRIM_CHECK(fault.empty(), DistError,
+             "[dist] {} {}; install Open MPI 4 or 5 (apt-get install libopenmpi3), or say in "
+             "BRIM_MPI_LIBRARY where it is",
+             path, fault);
   world = static_cast<Comm>(address("ompi_mpi_comm_world"));
   byte = static_cast<Datatype>(address("ompi_mpi_byte"));
   errors_return = static_cast<ErrorHandler>(address("ompi_mpi_errors_return"));

@@ -11,6 +11,9 @@
 
 namespace brim::dist {
 
+/// Why a library with this MPI_Get_library_version() is none of Open MPI 4 and 5, or "".
+std::string mpi_version_fault(const std::string& version);
+
 /// Handles and functions as the ABI of Open MPI 4 and 5 has them (libmpi.so.40, mpi.h of 4.1.4).
 struct MpiLibrary {
   using Comm = struct ompi_communicator_t*;
@@ -39,7 +42,7 @@ struct MpiLibrary {
   ErrorHandler errors_return = nullptr;
 
   /// Opens the library, BRIM_MPI_LIBRARY or libmpi.so.40, once in a process. Throws DistError where
-  /// it is missing or another MPI's.
+  /// it is missing, or of another MPI or version.
   static MpiLibrary& open();
   /// Makes MPI ready, which waits for all ranks, unless it is; it ends with the process. Throws
   /// DistError.
