@@ -13,6 +13,7 @@
 #include <brim/core/error.h>
 
 #include "core/clock.h"
+#include "core/printable.h"
 #include "dist/hello.h"
 
 namespace {
@@ -21,9 +22,7 @@ using namespace brim::dist;
 
 constexpr const char* kToken = "secret";
 
-bool is_printable(const std::string& text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
-}
+bool is_printable(const std::string& text) { return brim::printable(text) == text; }
 
 void listen_to(const uint8_t* data, size_t size) {
   const Expected expected{
