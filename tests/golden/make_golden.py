@@ -14,6 +14,7 @@ import recurrent
 import resnet
 import training
 import transformer
+import vgg
 from cases import elementwise, layers, losses, movement, optimizers, reduce
 from goldenlib import Family
 
@@ -51,6 +52,7 @@ def main():
         "recurrent": recurrent.write,
         "resnet": resnet.write,
         "transformer": transformer.write,
+        "vgg": vgg.write,
     }
     names = sys.argv[1:] or [*FAMILIES, *others]
     for name in names:

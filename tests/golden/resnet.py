@@ -7,7 +7,7 @@ pass). The metadata entry `state/<model>` lists name and shape of every entry of
 
 Weights and pictures are computed, never stored. With u(t, i) = (splitmix64(t * 2^32 + i) >> 40) / 2^24, entry i of tensor
 number t (in the order of the state dict; the pictures are number 1000) is in float64, then rounded to float32:
-    (u - 0.5) * sqrt(24 / fan_in)    convolutions and fc.weight
+    (u - 0.5) * sqrt(24 / fan_in)    weights of convolutions and linear layers
     u + 0.5                          bn weights and running variances
     (u - 0.5) * 0.2                  biases and running means
     (u - 0.5) * 4                    pictures; the labels are 3 and 7
@@ -38,7 +38,7 @@ def value(number, name, shape):
     u = uniform(number, shape)
     if len(shape) > 1:
         return (u - 0.5) * np.sqrt(24 / np.prod(shape[1:]))
-    if name.endswith("running_var") or ("bn" in name or "downsample.1" in name) and name.endswith("weight"):
+    if name.endswith(("running_var", "weight")):  # of batch norm
         return u + 0.5
     return (u - 0.5) * 0.2
 
@@ -56,6 +56,10 @@ def network(model):
     return net
 
 
+def pictures(size):
+    return torch.from_numpy(((uniform(PICTURES, (2, 3, size, size)) - 0.5) * 4).astype(np.float32)).double()
+
+
 def norms(tensors):
     return np.array([t.norm().item() for t in tensors])
 
@@ -67,7 +71,7 @@ def write(folder):
         net = network(model)
         metadata[f"state/{model}"] = json.dumps([[name, list(t.shape)] for name, t in net.state_dict().items()])
         net.double()
-        x = torch.from_numpy(((uniform(PICTURES, (2, 3, size, size)) - 0.5) * 4).astype(np.float32)).double()
+        x = pictures(size)
         net.eval()
         tensors[f"{model}/eval"] = net(x).detach().numpy()
         net.train()
