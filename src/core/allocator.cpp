@@ -62,7 +62,7 @@ int round_to_class(size_t& bytes) {
 struct Allocator::State {
   Device device;
   mutable std::mutex mutex;
-  std::array<std::vector<Block*>, kClasses> free_blocks;
+  std::array<BlockStack, kClasses> free_blocks;
   SegmentPool large;
   Block* live = nullptr;
   MemoryStats stats;
@@ -100,13 +100,11 @@ struct Allocator::State {
   }
   void release_cached() {
     const diag::Span span("release", diag::Cause::allocator);
-    for (auto& list : free_blocks) {
-      for (Block* b : list) {
+    for (BlockStack& blocks : free_blocks)
+      while (Block* b = blocks.pop()) {
         deallocate(b->data, b->capacity);
         delete b;
       }
-      list.clear();
-    }
     give_back_segments(SIZE_MAX);
   }
   /// Before a new segment comes.
@@ -126,12 +124,8 @@ struct Allocator::State {
     if (size_class == kNoClass) {
       found = large.take(capacity, stream, alone, may_wait, asks_device());
     } else {
-      auto& list = free_blocks[static_cast<size_t>(size_class)];
-      for (size_t i = list.size(); i-- > 0 && !found;)
-        if (list[i]->stream == stream && (list[i]->uses.empty() || may_wait)) {
-          found = list[i];
-          list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
-        }
+      found = free_blocks[static_cast<size_t>(size_class)].take(
+          [&](const Block& b) { return b.stream == stream && (b.uses.empty() || may_wait); });
     }
     if (found) stats.cached -= static_cast<int64_t>(found->capacity);
     return found;
@@ -293,7 +287,7 @@ void Allocator::release(Block* block) noexcept {
   s.stats.cached += static_cast<int64_t>(block->capacity);
   if (s.device.is_cpu()) ASAN_POISON_MEMORY_REGION(block->data, block->capacity);
   if (!block->segment) {
-    s.free_blocks[static_cast<size_t>(block->size_class)].push_back(block);
+    s.free_blocks[static_cast<size_t>(block->size_class)].push(block);
     return;
   }
   s.large.put(block);

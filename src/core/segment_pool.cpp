@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <utility>
 
 namespace brim {
@@ -58,13 +59,8 @@ void SegmentPool::join(Block* left) {
 SegmentPool::Block* SegmentPool::take_same(const Size& size, bool may_wait) {
   const auto found = fresh_.find(size);
   if (found == fresh_.end()) return nullptr;
-  std::vector<Block*>& blocks = found->second;
-  auto at = std::find_if(blocks.rbegin(), blocks.rend(), [](Block* b) { return is_at_once(*b); });
-  if (at == blocks.rend() && may_wait) at = blocks.rbegin();
-  if (at == blocks.rend()) return nullptr;
-  Block* block = *at;
-  blocks.erase(std::next(at).base());
-  return block;
+  if (Block* block = found->second.take(is_at_once)) return block;
+  return may_wait ? found->second.pop() : nullptr;
 }
 
 SegmentPool::Block* SegmentPool::take_smallest(const Size& least, bool may_wait) {
@@ -105,10 +101,14 @@ SegmentPool::Block* SegmentPool::add(void* data, size_t capacity, Stream stream,
   return segment.first;
 }
 
-void SegmentPool::put(Block* block) {
+void SegmentPool::put(Block* block) noexcept {
   count_live(*block->segment, -1);
   free_bytes_ += block->capacity;
-  fresh_[size_of(*block)].push_back(block);
+  try {
+    fresh_[size_of(*block)].push(block);
+  } catch (const std::bad_alloc&) {
+    unsorted_.push(block);
+  }
 }
 
 void SegmentPool::join_all(const IsDone& is_done) {
@@ -122,10 +122,10 @@ void SegmentPool::join_all(const IsDone& is_done) {
     if (is_free_at_once(*block)) done.push_back(block);
   for (Block* block : done) {
     remove(block);
-    fresh_[size_of(*block)].push_back(block);
+    fresh_[size_of(*block)].push(block);
   }
-  for (const auto& [size, blocks] : fresh_)
-    for (Block* block : blocks) {
+  const auto sort_in = [&](BlockStack& blocks) {
+    while (Block* block = blocks.pop()) {
       const auto may_join = [&](Block* b) {
         return b && b->is_joined && b->stream == block->stream && is_free_at_once(*b);
       };
@@ -142,6 +142,9 @@ void SegmentPool::join_all(const IsDone& is_done) {
       }
       insert(block);
     }
+  };
+  for (auto& [size, blocks] : fresh_) sort_in(blocks);
+  sort_in(unsorted_);
   fresh_.clear();
 }
 

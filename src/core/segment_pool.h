@@ -13,6 +13,7 @@
 #include <memory>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include <brim/core/allocator.h>
@@ -32,12 +33,31 @@ struct Allocator::Block {
   std::vector<Stream> users;  // streams beside its own that tensors in it were used on
   std::vector<std::shared_ptr<void>> uses;  // of a cached block: events its next use waits for
   Block* previous = nullptr;                // neighbours in the list of live blocks
-  Block* next = nullptr;
-  Segment* segment = nullptr;  // a large one's; null: a small one, by itself
-  bool is_alone = false;       // never cut, in a segment for itself
-  bool is_joined = false;      // free, and one with its free neighbours
-  Block* left = nullptr;       // neighbours in the segment
+  Block* next = nullptr;                    // the same, or the next one of a BlockStack
+  Segment* segment = nullptr;               // a large one's; null: a small one, by itself
+  bool is_alone = false;                    // never cut, in a segment for itself
+  bool is_joined = false;                   // free, and one with its free neighbours
+  Block* left = nullptr;                    // neighbours in the segment
   Block* right = nullptr;
+};
+
+/// Free blocks, the newest first. To add one takes no memory.
+class BlockStack {
+ public:
+  using Block = Allocator::Block;
+  bool empty() const { return top_ == nullptr; }
+  void push(Block* block) noexcept { block->next = std::exchange(top_, block); }
+  Block* pop() noexcept { return top_ ? std::exchange(top_, top_->next) : nullptr; }
+  /// Takes the newest that a predicate holds for; null where there is none.
+  template <class Predicate>
+  Block* take(const Predicate& serves) {
+    for (Block** at = &top_; *at; at = &(*at)->next)
+      if (serves(**at)) return std::exchange(*at, (*at)->next);
+    return nullptr;
+  }
+
+ private:
+  Block* top_ = nullptr;
 };
 
 struct Segment {
@@ -65,7 +85,7 @@ class SegmentPool {
   /// The block that a new segment is at first.
   Block* add(void* data, size_t capacity, Stream stream, bool alone);
   /// Frees a block that take() or add() gave.
-  void put(Block* block);
+  void put(Block* block) noexcept;
 
   /// Gives segments without tensors back, the oldest first, until `bytes` of them are.
   void give_back(size_t bytes, const IsDone& is_done, const GiveBack& give);
@@ -104,8 +124,9 @@ class SegmentPool {
   static void join(Block* left);
   void count_live(Segment& segment, int change);
 
-  std::list<Segment> segments_;                                      // the newest first
-  std::unordered_map<Size, std::vector<Block*>, HashOfSize> fresh_;  // not joined yet
+  std::list<Segment> segments_;                             // the newest first
+  std::unordered_map<Size, BlockStack, HashOfSize> fresh_;  // not joined yet
+  BlockStack unsorted_;  // nor these, for which the table above could not grow
   std::map<Place, Block*> joined_;
   std::unordered_set<Block*> used_;  // of these, those with uses when they were last asked
   size_t free_bytes_ = 0, idle_bytes_ = 0;
