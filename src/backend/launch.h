@@ -151,7 +151,7 @@ class Launch {
   /// Beside the main one it comes behind all launches that stand before it, and those behind it go
   /// on until one of them needs what it uses.
   PlanStream stream = PlanStream::main;
-  /// Of other streams: they are done before this one, of the main stream, begins, whatever it uses.
+  /// Of other streams: the main one waits for them before this one is queued, whatever it uses.
   std::vector<const Launch*> waits_for;
 
  private:

@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "command/command.h"
 #include "command/format.h"
@@ -27,12 +29,24 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string recipe, device = "h100", batches = "32", limits, host_limit, precision, passes, json;
+  std::string recipe, device = "h100", batches = "32", limits, host_limit, precision, passes,
+                      policy = "shortest", json;
   int64_t outputs = 1000, picture = 224;
   bool explain = false;
 };
 
 constexpr int64_t kMostBatch = 1'000'000;
+
+constexpr std::array<std::pair<const char*, MemoryPolicy>, 5> kPolicies = {
+    {{"shortest", MemoryPolicy::shortest},
+     {"in-turn", MemoryPolicy::in_turn},
+     {"vdnn-conv", MemoryPolicy::vdnn_conv},
+     {"vdnn-all", MemoryPolicy::vdnn_all},
+     {"vdnn-dynamic", MemoryPolicy::vdnn_dynamic}}};
+
+MemoryPolicy policy_of(const std::string& text) {
+  return std::ranges::find(kPolicies, text, [](const auto& entry) { return entry.first; })->second;
+}
 
 /// What a batch takes within a limit.
 struct Row {
@@ -53,13 +67,14 @@ class Planner {
   Row row(int64_t batch, int64_t limit) const {
     Row row{.batch = batch, .limit = limit, .forecast = {}};
     try {
-      row.forecast = train::forecast(
-          recipe_, {.batch = batch,
-                    .device = Device::sim(0),
-                    .outputs = o_.outputs,
-                    .picture = o_.picture,
-                    .memory_limit = limit,
-                    .passes = o_.passes.empty() ? recipe_.speed.passes : o_.passes});
+      row.forecast =
+          train::forecast(recipe_, {.batch = batch,
+                                    .device = Device::sim(0),
+                                    .outputs = o_.outputs,
+                                    .picture = o_.picture,
+                                    .memory_limit = limit,
+                                    .passes = o_.passes.empty() ? recipe_.speed.passes : o_.passes,
+                                    .memory_policy = policy_of(o_.policy)});
     } catch (const OutOfMemory&) {  // not even what is there before a step
     }
     return row;
@@ -239,14 +254,10 @@ int run(const Options& o) {
       for (const Row& row : rows) print_choices(row);
   }
   if (o.json.empty()) return 0;
-  Json json = {{"simulated", true},
-               {"recipe", o.recipe},
-               {"precision", recipe.precision},
-               {"device", profile.name},
-               {"device_source", profile.source},
-               {"rows", Json::array()},
-               {"largest", Json::array()},
-               {"versions", build_versions()}};
+  Json json = {
+      {"simulated", true},     {"recipe", o.recipe},       {"precision", recipe.precision},
+      {"policy", o.policy},    {"device", profile.name},   {"device_source", profile.source},
+      {"rows", Json::array()}, {"largest", Json::array()}, {"versions", build_versions()}};
   for (const Row& row : rows) json["rows"].push_back(to_json(row));
   for (const Largest& l : largest)
     json["largest"].push_back({{"limit_bytes", l.limit}, {"batch", l.batch}});
@@ -276,6 +287,11 @@ const Register plan_command(
            .one_of({"fp32", "tf32", "fp16", "bf16"});
        args.add("--passes", o->passes,
                 "that run, as -offload or -recompute: without moving or computing again");
+       args.add("--policy", o->policy,
+                "what decides what is moved: the search, the search without overlap, or vDNN's "
+                "rules")
+           .one_of({"shortest", "in-turn", "vdnn-conv", "vdnn-all", "vdnn-dynamic"})
+           .show_default();
        args.flag("--explain", o->explain, "tell of each tensor what becomes of it, and why");
        args.add("--json", o->json, "write the result to a file, or - for standard output");
        return [o] { return run(*o); };

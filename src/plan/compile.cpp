@@ -204,6 +204,7 @@ struct Compiler::State {
     check_computed(last.program);
     last.program.progress = options.progress;
     last.program.fixed_layouts = options.fixed_layouts;
+    last.program.memory_policy = options.memory_policy;
     last.program.reserve = reserve;
     return std::make_unique<Plan>(std::move(last), passes);
   }

@@ -32,6 +32,7 @@ struct FitProblem {
   std::vector<Activation> activations;  ///< in the order in which they are made
   int64_t limit = 0;                    ///< bytes
   int64_t host_limit = std::numeric_limits<int64_t>::max();  ///< bytes of what is moved
+  bool in_turn = false;  ///< each copy is waited for at once: nothing hides it
 };
 
 /// When the things happen that choices ask for. Launches are those of the problem.
@@ -40,12 +41,20 @@ struct Schedule {
     int released_by = -1;  ///< the launch before which the copy to the host is waited for
     int fetched_at = -1;   ///< the launch behind whose predecessors the copy back is queued
     int needed_by = -1;    ///< that uses it first after the gap, or what is computed again of it
+    int arrives_by = -1;   ///< the launch before which the copy back is waited for; -1: needed_by
+    bool offloaded_beside = false;  ///< the last use before the gap, instead of behind it
   };
   std::vector<Trip> trips;  ///< by activation; needed_by alone where it is computed again
   double seconds = 0;       ///< that the step takes
   double waiting = 0;       ///< of them, for copies
   int64_t peak = 0;         ///< bytes
   bool fits = false;        ///< peak is within the limit, what is moved within the host's
+};
+
+/// What is done with each activation, and when.
+struct Solution {
+  std::vector<Choice> choices;
+  Schedule schedule;
 };
 
 /// Where activations are needed and used last, with what is computed again counted in.

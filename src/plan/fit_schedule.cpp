@@ -43,7 +43,8 @@ class Clock {
     for (size_t i = 0; i < launches; ++i) {
       const int at = static_cast<int>(i);
       const auto bytes = [&] { return live_[i] + ahead_[i] + leaving_bytes_; };
-      while (!leaving_.empty() && (leaving_.front().second <= now_ || bytes() > p_.limit))
+      while (!leaving_.empty() &&
+             (p_.in_turn || leaving_.front().second <= now_ || bytes() > p_.limit))
         release(at);
       for (; fetch != fetches_.end() && s_.trips[*fetch].fetched_at == at; ++fetch) {
         while (s_.trips[*fetch].released_by < 0) release(at);
@@ -94,7 +95,7 @@ class Clock {
       const auto needed = static_cast<size_t>(needs_.needed_by[t]);
       next = std::min(next, starts[needed]) - (1 + kEarlier) * a.to_device;
       size_t at = needed;
-      while (at > static_cast<size_t>(a.last_before) + 1 && starts[at] > next &&
+      while (!p_.in_turn && at > static_cast<size_t>(a.last_before) + 1 && starts[at] > next &&
              live_[at - 1] + ahead_[at - 1] + a.bytes <= p_.limit)
         ahead_[--at] += a.bytes;
       s_.trips[t].fetched_at = static_cast<int>(at);

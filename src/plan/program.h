@@ -57,8 +57,9 @@ struct Program {
 
   /// Told by passes that take long how much is done; may be empty.
   std::function<void(double fraction)> progress;
-  bool fixed_layouts = false;                       ///< CompileOptions::fixed_layouts
-  bool may_offload = false, may_recompute = false;  ///< of the passes that choose together
+  bool fixed_layouts = false;                           ///< CompileOptions::fixed_layouts
+  bool may_offload = false, may_recompute = false;      ///< of the passes that choose together
+  MemoryPolicy memory_policy = MemoryPolicy::shortest;  ///< CompileOptions::memory_policy
   /// Bytes that a step like this was seen to need besides temporaries, for scratch memory.
   int64_t reserve = 0;
   /// How the step was fitted into the memory that there is; empty where it fits as it is.

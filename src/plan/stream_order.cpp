@@ -35,11 +35,11 @@ StreamOrder::StreamOrder(const Program& program)
       for (size_t s = 0; s < last.size(); ++s)
         last[s] = std::max(last[s], o.writes ? found->second[s].uses : found->second[s].writes);
     }
+    last[static_cast<size_t>(launch.stream)] = -1;  // each is in order
     for (const Launch* other : launch.waits_for) {
       int& of_stream = last[static_cast<size_t>(other->stream)];
       of_stream = std::max(of_stream, index.at(other));
     }
-    last[static_cast<size_t>(launch.stream)] = -1;  // each is in order
     for (size_t s = 0; s < last.size(); ++s) {
       if (open[s].empty() || last[s] < open[s].front()) continue;
       waits_for_[i].push_back(last[s]);

@@ -148,7 +148,8 @@ Forecast forecast(const Recipe& recipe, const ForecastOptions& o) {
     return loss;
   };
   const Tf32 tf32(recipe.precision == "tf32");
-  auto compiled = compile(step, {.passes = passes_of(o), .fixed_layouts = true});
+  auto compiled = compile(
+      step, {.passes = passes_of(o), .fixed_layouts = true, .memory_policy = o.memory_policy});
   const Tensor x = Tensor::empty({o.batch, 3, side, side}, f32, o.device);
   const Tensor y = Tensor::empty({o.batch}, i64, o.device);
   Forecast forecast{.step = compiled.forecast(x, y), .fit = compiled.memory_fit()};

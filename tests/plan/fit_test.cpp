@@ -135,6 +135,19 @@ TEST(Fit, WaitsForTheLinkWhereItMust) {
   EXPECT_NEAR(s.seconds, 12 + s.waiting, 1e-9);
 }
 
+TEST(Fit, HidesNothingInTurn) {
+  FitProblem p = chain(std::vector<int64_t>(12, 10), 1, 0.09, kImpossible);
+  p.limit = 80;
+  p.in_turn = true;
+  const auto choices = solve(p);
+  ASSERT_FALSE(choices.empty());
+  const Schedule s = schedule(p, choices[0]);
+  EXPECT_TRUE(s.fits);
+  const auto moved = static_cast<double>(std::ranges::count(choices[0], Choice::offload));
+  EXPECT_GE(moved, 3);
+  EXPECT_NEAR(s.seconds, 24 + moved * 1.8, 1e-9);
+}
+
 TEST(Fit, MovesNoMoreThanTheHostHasRoomFor) {
   FitProblem p = chain(std::vector<int64_t>(12, 10), 1, 0.01, 0.8);
   p.limit = 70;

@@ -20,7 +20,8 @@ struct FittedTraining {
 /// A few steps of convolutions with ReLU, dropout and a linear layer. `room`: bytes of temporaries,
 /// beside what is there before; 0: no limit. Gradients are summed over so many parts of a batch.
 inline FittedTraining train_within(Device device, int64_t room, const char* passes,
-                                   int64_t parts = 1) {
+                                   int64_t parts = 1,
+                                   MemoryPolicy policy = MemoryPolicy::shortest) {
   constexpr int kSteps = 3;
   manual_seed(4);
   nn::Sequential net;
@@ -59,7 +60,7 @@ inline FittedTraining train_within(Device device, int64_t room, const char* pass
     Allocator& memory;
     ~Lifted() { memory.set_limit(0); }
   } const lifted{memory};
-  auto limited = compile(step, {.passes = passes});
+  auto limited = compile(step, {.passes = passes, .memory_policy = policy});
   FittedTraining result;
   for (int i = 0; i < kSteps; ++i)
     result.values.push_back(limited(x, y).to(Device::cpu()).to_vector<float>());

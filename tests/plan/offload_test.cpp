@@ -72,6 +72,49 @@ TEST_F(Offload, NorWithAccumulatedGradients) {
   EXPECT_EQ(fitted.values, free.values);
 }
 
+/// Those of vDNN move tensors where there is room for them, too.
+TEST_F(Offload, NorByOtherPolicies) {
+  const FittedTraining free = train(0, "");
+  const auto limit = static_cast<int64_t>(0.75 * static_cast<double>(free.stats.arena_bytes));
+  const FittedTraining shortest = train(limit, "-recompute");
+  const FittedTraining in_turn =
+      train_within(device, limit, "-recompute", 1, MemoryPolicy::in_turn);
+  EXPECT_EQ(in_turn.values, free.values);
+  EXPECT_GT(in_turn.fit->waiting, shortest.fit->waiting);
+  EXPECT_LE(in_turn.stats.arena_bytes, limit);
+
+  const auto by_rules = [&](MemoryPolicy policy, int64_t room) {
+    FittedTraining fitted = train_within(device, room, "", 1, policy);
+    EXPECT_EQ(fitted.values, free.values) << fitted.explain;
+    return fitted;
+  };
+  const FittedTraining conv = by_rules(MemoryPolicy::vdnn_conv, 0);
+  const FittedTraining all = by_rules(MemoryPolicy::vdnn_all, 0);
+  ASSERT_TRUE(conv.fit && all.fit);
+  EXPECT_GT(count(*conv.fit, "offload"), 0);
+  EXPECT_GT(count(*all.fit, "offload"), count(*conv.fit, "offload"));
+  EXPECT_LT(all.stats.arena_bytes, free.stats.arena_bytes);
+  EXPECT_EQ(count(*all.fit, "recompute"), 0);
+  EXPECT_GT(all.fit->waiting, 0);
+  EXPECT_FALSE(by_rules(MemoryPolicy::vdnn_dynamic, 0).fit);  // there is room
+  const FittedTraining dynamic = by_rules(MemoryPolicy::vdnn_dynamic, limit);
+  ASSERT_TRUE(dynamic.fit);
+  EXPECT_LE(dynamic.stats.arena_bytes, limit);
+}
+
+/// Not of what copies have become a launch's neighbours.
+TEST_F(Offload, TellsWhatMadeEachTensor) {
+  const FittedTraining free = train(0, "");
+  const auto limit = static_cast<int64_t>(0.75 * static_cast<double>(free.stats.arena_bytes));
+  const FittedTraining fitted = train(limit, "-recompute");
+  ASSERT_TRUE(fitted.fit);
+  for (const MemoryFit::Tensor& t : fitted.fit->tensors) {
+    EXPECT_NE(t.made_by, "offload");
+    EXPECT_NE(t.made_by, "fetch");
+    EXPECT_NE(t.shape, "") << t.made_by;
+  }
+}
+
 /// What the host may not hold is computed again; where that is not enough there is an error.
 TEST_F(Offload, TakesNoMoreOfTheHostThanItMay) {
   const FittedTraining free = train(0, "");

@@ -49,6 +49,7 @@ struct CompileOptions {
   /// Memory layouts are chosen by a rule (nhwc where there are large convolutions) instead of by
   /// measurement: the same on every machine, and for a step that computes a batch in several parts.
   bool fixed_layouts = false;
+  MemoryPolicy memory_policy = MemoryPolicy::shortest;  ///< of what has no room meanwhile
   /// Told how much is done while memory layouts are measured: seconds for a large network whose
   /// layers this machine never timed before.
   std::function<void(double fraction)> progress = {};

@@ -7,6 +7,22 @@
 
 namespace brim {
 
+/// How it is decided what a step moves, and when.
+enum class MemoryPolicy : uint8_t {
+  shortest,  ///< so that the step is shortest, and only where it does not fit as it is
+  in_turn,   ///< the same if each copy is waited for at once
+  /// Rules of vDNN (Rhu et al., "vDNN: virtualized deep neural networks for scalable,
+  /// memory-efficient neural network design", 2016), to compare with: the inputs of convolutions
+  /// are moved, whether the step fits or not. The copy of a layer's input runs beside the layer and
+  /// is waited for at its end; on the way back each layer fetches that of the next one, at most as
+  /// far as the next convolution, and waits for it at its own end.
+  vdnn_conv,
+  vdnn_all,  ///< the same of the inputs of all layers
+  /// vDNN's choice between them: nothing is moved, or the inputs of convolutions, or all, whichever
+  /// is the first that fits. Its choice among algorithms of convolutions is not made.
+  vdnn_dynamic
+};
+
 /// What a step does with the tensors that it does not use for a while, where they do not all fit:
 /// it keeps them on the device, moves them to the host and back, or computes them again.
 struct MemoryFit {

@@ -36,6 +36,7 @@ struct ForecastOptions {
                              ///< mean; see expected_slowest()
   int64_t memory_limit = 0;  ///< bytes of the device for all of it; 0: what it has
   std::string passes = {};   ///< as CompileOptions::passes
+  MemoryPolicy memory_policy = MemoryPolicy::shortest;  ///< as CompileOptions::memory_policy
 };
 
 /// What a training step would take.

@@ -1,0 +1,170 @@
+#include "plan/fit_model.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "backend/host_copy.h"
+#include "plan/buckets.h"
+#include "plan/memory.h"
+#include "plan/stream_order.h"
+
+namespace brim::plan {
+namespace {
+
+constexpr int64_t kLeastBytes = 4096;  // bytes worth a thought
+
+double seconds_of_copy(const Program& program, const Ref<Storage>& storage, bool to_host) {
+  Tensor on_device = as_bytes(storage);
+  Tensor on_host = as_bytes(Storage::wrap(nullptr, storage->bytes(), Device::cpu(), {}));
+  return to_host ? backend::offload_kernel()
+                       .launch(program.device, DType::u8, on_device, on_host)
+                       ->estimated_seconds()
+                 : backend::fetch_kernel()
+                       .launch(program.device, DType::u8, on_host, on_device)
+                       ->estimated_seconds();
+}
+
+/// Why a tensor is where it is, for people.
+std::string why(const Activation& a, Choice choice) {
+  if (choice == Choice::offload)
+    return a.recompute == kImpossible ? "what makes it cannot be run again"
+                                      : "its copies cost less than to compute it again";
+  if (choice == Choice::recompute)
+    return a.to_host == kImpossible ? "nothing is copied to the host"
+                                    : "to compute it again costs less than its copies";
+  if (a.to_host == kImpossible && a.recompute == kImpossible)
+    return "it can neither be moved nor computed again";
+  return "there is room for it";
+}
+
+}  // namespace
+
+FitModel::FitModel(const Program& program) : program_(program), uses_(program) {
+  problem_.seconds.reserve(program.launches.size());
+  for (const auto& launch : program.launches)
+    problem_.seconds.push_back(launch->stream != PlanStream::main ? 0
+                               : launch->communication            ? seconds_of(*launch)
+                                                                  : launch->estimated_seconds());
+  for (const auto& launch : program.launches)
+    for (const Operand& o : launch->operands())
+      if (o.tensor->defined())
+        storages_.try_emplace(o.tensor->storage().get(), o.tensor->storage());
+  list_groups();
+  list_activations();
+}
+
+void FitModel::list_groups() {
+  const MemoryPlan memory = plan_memory(program_, true);
+  const size_t launches = program_.launches.size();
+  std::vector<int64_t> change(launches + 1, 0);
+  std::unordered_map<size_t, size_t> of_block;
+  for (size_t b = 0; b < memory.blocks.size(); ++b) {
+    const Block& block = memory.blocks[b];
+    if (block.in_place_of >= 0) continue;
+    if (const auto bytes = static_cast<int64_t>(block.bytes); bytes < kLeastBytes) {
+      change[static_cast<size_t>(block.first)] += bytes;
+      change[static_cast<size_t>(block.last) + 1] -= bytes;
+      continue;
+    }
+    of_block[b] = groups_.size();
+    groups_.push_back({.members = {block.storage}, .first = block.first, .last = block.last});
+    problem_.activations.push_back({.bytes = static_cast<int64_t>(block.bytes)});
+  }
+  for (const Block& block : memory.blocks)
+    if (block.in_place_of >= 0)
+      if (const auto at = of_block.find(static_cast<size_t>(block.in_place_of));
+          at != of_block.end())
+        groups_[at->second].members.push_back(block.storage);
+  int64_t sum = 0;
+  for (size_t i = 0; i < launches; ++i) problem_.others.push_back(sum += change[i]);
+  for (size_t g = 0; g < groups_.size(); ++g)
+    for (const Storage* storage : groups_[g].members) group_of_[storage] = g;
+}
+
+void FitModel::list_activations() {
+  std::vector<double> starts{0};
+  for (const double s : problem_.seconds) starts.push_back(starts.back() + s);
+  const bool can_move = program_.may_offload && !program_.device.is_cpu() &&
+                        backend::offload_kernel().exists(program_.device, DType::u8) &&
+                        backend::fetch_kernel().exists(program_.device, DType::u8);
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    Group& group = groups_[g];
+    Activation& a = problem_.activations[g];
+    a.made_by = group.first;
+    a.last_before = a.first_after = a.last_use = group.last;
+    std::vector<std::pair<int, const Storage*>> uses;
+    bool beside = false;  // another stream uses it
+    for (const Storage* storage : group.members)
+      for (const std::vector<int>* list : {&uses_.writers(*storage), &uses_.readers(*storage)})
+        for (const int i : *list) {
+          uses.emplace_back(i, storage);
+          beside |= program_.launches[static_cast<size_t>(i)]->stream != PlanStream::main;
+        }
+    std::ranges::sort(uses);
+    double longest = 0;
+    for (size_t u = 1; u < uses.size() && !beside; ++u) {
+      const auto [before, storage] = uses[u - 1];
+      const auto [after, same] = uses[u];
+      const double gap =
+          starts[static_cast<size_t>(after)] - starts[static_cast<size_t>(before) + 1];
+      if (storage != same || after <= before + 1 || gap < longest) continue;
+      longest = gap;
+      a.last_before = before;
+      a.first_after = after;
+      group.storage = storage;
+    }
+    if (!group.storage) {
+      group.storage = group.members.back();
+      continue;
+    }
+    group.maker = uses_.writers(*group.storage).empty() ? -1 : uses_.writers(*group.storage)[0];
+    if (can_move) {
+      const Ref<Storage>& storage = storages_.at(group.storage);
+      a.to_host = seconds_of_copy(program_, storage, true);
+      a.to_device = seconds_of_copy(program_, storage, false);
+    }
+    if (program_.may_recompute && group.maker >= 0) list_recomputation(group, a);
+  }
+}
+
+void FitModel::list_recomputation(Group& group, Activation& a) {
+  Recomputation recomputation(program_, uses_, group.maker, *group.storage, a.first_after);
+  if (!recomputation) return;
+  std::vector<int> made_of;
+  for (const Storage* storage : recomputation.reads()) {
+    const auto at = group_of_.find(storage);
+    if (at == group_of_.end()) continue;  // small, or not the plan's
+    // Its bytes are another one's by then.
+    if (groups_[at->second].members.back() != storage) return;
+    made_of.push_back(static_cast<int>(at->second));
+  }
+  a.recompute = recomputation.seconds();
+  a.made_of = std::move(made_of);
+  group.recomputation = std::move(recomputation);
+}
+
+std::vector<MemoryFit::Tensor> FitModel::describe(const std::vector<Choice>& choices) const {
+  std::vector<MemoryFit::Tensor> tensors;
+  for (size_t t = 0; t < choices.size(); ++t) {
+    const Activation& a = problem_.activations[t];
+    const Group& group = groups_[t];
+    if (group.maker < 0) continue;  // it has no gap
+    const Launch& maker = *program_.launches[static_cast<size_t>(group.maker)];
+    MemoryFit::Tensor& tensor = tensors.emplace_back();
+    tensor.made_by = maker.name();
+    for (const Operand& o : maker.operands())
+      if (o.tensor->defined() && o.tensor->storage().get() == group.storage) {
+        tensor.shape = o.tensor->shape().str();
+        tensor.dtype = name(o.tensor->dtype());
+      }
+    tensor.bytes = a.bytes;
+    tensor.choice = name(choices[t]);
+    tensor.why = why(a, choices[t]);
+    if (choices[t] == Choice::offload) tensor.seconds = a.to_host + a.to_device;
+    if (choices[t] == Choice::recompute) tensor.seconds = a.recompute;
+  }
+  return tensors;
+}
+
+}  // namespace brim::plan

@@ -1,0 +1,88 @@
+#include "plan/fit_rewriting.h"
+
+#include <algorithm>
+
+#include "backend/host_copy.h"
+#include "plan/stream_order.h"
+
+namespace brim::plan {
+
+FitRewriting::FitRewriting(Program& program, const FitModel& model, const Solution& solution)
+    : program_(program), added_(program.launches.size()) {
+  for (size_t t = 0; t < solution.choices.size(); ++t)
+    if (solution.choices[t] != Choice::keep)
+      move(model, t, solution.choices[t], solution.schedule.trips[t]);
+  std::vector<std::unique_ptr<Launch>> launches;
+  const auto add = [&](std::unique_ptr<Launch> launch) {
+    new_.insert(launch.get());
+    launches.push_back(std::move(launch));
+  };
+  for (size_t i = 0; i < added_.size(); ++i) {
+    const auto by_number = [](const auto& entry) { return entry.first; };
+    std::ranges::stable_sort(added_[i].fetches, {}, by_number);
+    std::ranges::stable_sort(added_[i].again, {}, by_number);
+    const size_t first = launches.size();
+    for (auto& offload : added_[i].offloads_beside) add(std::move(offload));
+    for (auto& [_, fetch] : added_[i].fetches) add(std::move(fetch));
+    for (auto& [_, again] : added_[i].again) {
+      redirect(*again, i, /*is_new=*/true);
+      add(std::move(again));
+    }
+    redirect(*program.launches[i], i, /*is_new=*/false);
+    launches.push_back(std::move(program.launches[i]));
+    waiting_.push_back(launches[first].get());
+    waiting_.back()->waits_for = added_[i].released;
+    for (auto& offload : added_[i].offloads_behind) add(std::move(offload));
+  }
+  program.launches = std::move(launches);
+}
+
+void FitRewriting::take_back() {
+  for (const auto& [tensor, before] : redirected_) *tensor = before;
+  for (Launch* launch : waiting_) launch->waits_for.clear();
+  for (const Tensor& t : made_) program_.forget(*t.storage());
+  std::erase_if(program_.launches, [&](const auto& l) { return new_.contains(l.get()); });
+}
+
+void FitRewriting::move(const FitModel& model, size_t t, Choice choice,
+                        const Schedule::Trip& trip) {
+  const auto at = [&](int launch) -> Added& { return added_[static_cast<size_t>(launch)]; };
+  const Ref<Storage>& storage = model.storage(t);
+  Tensor back;
+  if (choice == Choice::recompute) {
+    auto again = model.recomputation(t).make(program_, back);
+    for (const Operand& o : again->operands())
+      if (o.writes && o.tensor->defined()) made_.push_back(*o.tensor);
+    at(trip.needed_by).again.emplace_back(model.maker(t), std::move(again));
+  } else {
+    Tensor host = program_.make_on_host(storage->bytes());
+    back = as_bytes(Storage::wrap(nullptr, storage->bytes(), program_.device, {}));
+    program_.set_role(*back.storage(), Role::temporary);
+    made_.insert(made_.end(), {host, back});
+    auto out =
+        backend::offload_kernel().launch(program_.device, DType::u8, as_bytes(storage), host);
+    auto in = backend::fetch_kernel().launch(program_.device, DType::u8, host, back);
+    out->stream = PlanStream::to_host;
+    in->stream = PlanStream::to_device;
+    if (trip.released_by >= 0) at(trip.released_by).released.push_back(out.get());
+    if (trip.arrives_by >= 0) at(trip.arrives_by).released.push_back(in.get());
+    at(trip.fetched_at).fetches.emplace_back(trip.needed_by, std::move(in));
+    Added& last_use = at(model.activation(t).last_before);
+    (trip.offloaded_beside ? last_use.offloads_beside : last_use.offloads_behind)
+        .push_back(std::move(out));
+  }
+  moved_[storage.get()] = {trip.needed_by, back.storage()};
+}
+
+/// Has a launch use what came back, where it stands behind that.
+void FitRewriting::redirect(Launch& launch, size_t position, bool is_new) {
+  for (const Operand& o : launch.operands()) {
+    if (!o.tensor->defined()) continue;
+    const auto found = moved_.find(o.tensor->storage().get());
+    if (found == moved_.end() || static_cast<int>(position) < found->second.from) continue;
+    if (!is_new) redirected_.emplace_back(o.tensor, *o.tensor);
+    *o.tensor = over(*o.tensor, found->second.storage);
+  }
+}
+
+}  // namespace brim::plan
