@@ -207,10 +207,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--brim", default="build/bin/brim", help="the command (default: %(default)s)")
     parser.add_argument("--json", type=file_name, help="write all numbers to a file")
+    parser.add_argument("--only", default="", metavar="TEXT", help="systems whose names have it, as PyTorch")
+    parser.add_argument("--limit", type=float, help="fail where several hosts are off by more, as 0.05")
     options = parser.parse_args()
+    systems = {name: system for name, system in SYSTEMS.items() if options.only in name}
+    if not systems:
+        fail(f"--only '{options.only}': no system's name has it; they are {'; '.join(SYSTEMS)}")
+    for other in {other for system in systems.values() for other in system.get("like", [])}:
+        systems = {other: SYSTEMS[other], **systems}
     report, spreads = [], {}
     with tempfile.TemporaryDirectory() as folder:
-        for name, system in SYSTEMS.items():
+        for name, system in systems.items():
             forecasts = Forecasts(options.brim, folder, system)
             forecasts.fit_scale()
             if "like" in system:
@@ -239,6 +246,9 @@ def main():
     print(f"{within} of {len(report)} within 5 %; the worst, {worst['system']} on {worst['gpus']} GPUs, {worst['error']:+.1%}")
     if options.json:
         write_text(options.json, json.dumps(report, indent=2) + "\n")
+    past = [case for case in report if case["gpus"] > case["each"] and options.limit and abs(case["error"]) > options.limit]
+    if past:
+        fail("off by more: " + ", ".join(f"{case['system']} on {case['gpus']} GPUs, {case['error']:+.1%}" for case in past))
 
 
 if __name__ == "__main__":
