@@ -150,8 +150,12 @@ Forecast forecast(const Recipe& recipe, const ForecastOptions& o) {
   const Tf32 tf32(recipe.precision == "tf32");
   auto compiled = compile(
       step, {.passes = passes_of(o), .fixed_layouts = true, .memory_policy = o.memory_policy});
-  const Tensor x = Tensor::empty({o.batch, 3, side, side}, f32, o.device);
-  const Tensor y = Tensor::empty({o.batch}, i64, o.device);
+  const auto make_x = [&] { return Tensor::empty({o.batch, 3, side, side}, f32, o.device); };
+  const auto make_y = [&] { return Tensor::empty({o.batch}, i64, o.device); };
+  const Tensor x = make_x(), y = make_y();
+  // The loader copies the next batch meanwhile.
+  const std::vector<Tensor> next =
+      o.device.is_cpu() ? std::vector<Tensor>{} : std::vector{make_x(), make_y()};
   Forecast forecast{.step = compiled.forecast(x, y), .fit = compiled.memory_fit()};
   forecast.memory = memory.stats().live - before + forecast.step.arena_bytes;
   forecast.stragglers = (slowest - 1) * forecast.step.compute;

@@ -41,8 +41,9 @@ struct ForecastOptions {
 
 /// What a training step would take.
 struct Forecast {
-  StepForecast step;   ///< its times
-  int64_t memory = 0;  ///< bytes of the device: parameters, optimizer, batch and temporaries
+  StepForecast step;  ///< its times
+  /// Bytes of the device: parameters, optimizer, temporaries, the batch, and the one after it.
+  int64_t memory = 0;
   std::optional<MemoryFit> fit;  ///< how these were fitted into its memory; empty: they fit
   double stragglers = 0;         ///< seconds in which a rank waits for the slowest one to compute
   double copy = 0;    ///< seconds in which a batch of floats comes from the host, a step ahead
