@@ -7,19 +7,10 @@
 #include <cstring>
 
 #include "core/check.h"
-#include "core/printable.h"
+#include "dist/text_field.h"
 
 namespace brim::dist {
 namespace {
-
-template <size_t N>
-void put(char (&to)[N], const std::string& text) {
-  std::memcpy(to, text.data(), std::min(text.size(), N - 1));
-}
-template <size_t N>
-std::string take(const char (&from)[N]) {
-  return printable(std::string(from, strnlen(from, N)));
-}
 
 #define BRIM_TEXT_OF(symbol) #symbol
 #define BRIM_TEXT(symbol) BRIM_TEXT_OF(symbol)
@@ -30,22 +21,22 @@ std::string build() { return BRIM_TEXT(BRIM_INTERFACE); }
 
 EndpointRow EndpointRow::of(const Endpoint& endpoint) {
   EndpointRow row;
-  put(row.host, endpoint.host);
+  put_text(row.host, endpoint.host);
   row.port = endpoint.port;
   return row;
 }
-Endpoint EndpointRow::endpoint() const { return {take(host), static_cast<uint16_t>(port)}; }
+Endpoint EndpointRow::endpoint() const { return {take_text(host), static_cast<uint16_t>(port)}; }
 
 bool send_answer(Socket& socket, Answer::Verdict verdict, const std::string& text, double deadline,
                  std::string& why) {
   Answer message;
   message.verdict = verdict;
-  put(message.text, text);
+  put_text(message.text, text);
   if (send_all(socket, &message, sizeof(message), deadline, why)) return true;
   socket.shut_down();
   return false;
 }
-std::string text_of(const Answer& answer) { return take(answer.text); }
+std::string text_of(const Answer& answer) { return take_text(answer.text); }
 
 std::string names_of(const std::set<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
@@ -63,8 +54,8 @@ void raise_silent(const std::set<int>& ranks, int rank, const Endpoint& at, doub
 Hello make_hello(int rank, int size, uint16_t port, uint64_t mesh, const std::string& token) {
   Hello hello;
   hello.rank = rank, hello.size = size, hello.port = port, hello.mesh = mesh;
-  put(hello.build, build());
-  put(hello.token, token);
+  put_text(hello.build, build());
+  put_text(hello.token, token);
   return hello;
 }
 
@@ -80,7 +71,7 @@ Fault fault_of(const Hello& hello, const Expected& expected) {
             true};
   if (differs(hello.build, like.build))
     return {fmt::format("rank {} is brim {}, and rank {} brim {}; use one build", hello.rank,
-                        take(hello.build), expected.rank, take(like.build))};
+                        take_text(hello.build), expected.rank, take_text(like.build))};
   if (hello.size != expected.size)
     return {fmt::format("rank {} is in a world of {}, and rank {} in one of {}", hello.rank,
                         hello.size, expected.rank, expected.size)};

@@ -67,9 +67,8 @@ MpiLibrary::MpiLibrary() {
   const std::string fault =
       mpi_version_fault(std::string(version, strnlen(version, sizeof(version))));
   BRIM_CHECK(fault.empty(), DistError,
-             "[dist] {} {}; install Open MPI 4 or 5 (apt-get install libopenmpi3), or say in "
-             "BRIM_MPI_LIBRARY where it is",
-             path, fault);
+             "[dist] {} {}; install Open MPI 4 or 5, or say in BRIM_MPI_LIBRARY where it is", path,
+             fault);
   world = static_cast<Comm>(address("ompi_mpi_comm_world"));
   byte = static_cast<Datatype>(address("ompi_mpi_byte"));
   errors_return = static_cast<ErrorHandler>(address("ompi_mpi_errors_return"));

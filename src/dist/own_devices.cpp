@@ -1,11 +1,9 @@
 #include "dist/own_devices.h"
 
-#include <algorithm>
-#include <cstring>
 #include <map>
 
 #include "core/check.h"
-#include "core/printable.h"
+#include "dist/text_field.h"
 
 namespace brim::dist {
 namespace {
@@ -14,15 +12,6 @@ namespace {
 struct Row {
   char identity[64] = {}, device[32] = {}, host[64] = {};
 };
-
-template <size_t N>
-void put(char (&to)[N], const std::string& text) {
-  std::memcpy(to, text.data(), std::min(text.size(), N - 1));
-}
-template <size_t N>
-std::string take(const char (&from)[N]) {
-  return printable(std::string(from, strnlen(from, N)));
-}
 
 }  // namespace
 
@@ -35,10 +24,9 @@ std::string shared_device(const std::vector<RankDevice>& ranks) {
     if (is_new) continue;
     const RankDevice& other = ranks[found->second];
     return fmt::format(
-        "ranks {} and {} share the device {} of {} ({} of one, {} of the other); give each rank "
-        "one of its own, by --device cuda:all, CUDA_VISIBLE_DEVICES or the launcher's GPUs per "
-        "task",
-        found->second, rank, own.identity, own.host, other.device, own.device);
+        "ranks {} and {} share the device {} ({} of {}, and {} of {}); give each rank one of its "
+        "own, by --device cuda:all, CUDA_VISIBLE_DEVICES or the launcher's GPUs per task",
+        found->second, rank, own.identity, other.device, other.host, own.device, own.host);
   }
   return {};
 }
@@ -47,9 +35,9 @@ void check_own_device(Transport& transport, const Call& call, const RankDevice& 
   const auto size = static_cast<size_t>(transport.size());
   const auto rank = static_cast<size_t>(transport.rank());
   std::vector<Row> rows(size);
-  put(rows[rank].identity, own.identity);
-  put(rows[rank].device, own.device);
-  put(rows[rank].host, own.host);
+  put_text(rows[rank].identity, own.identity);
+  put_text(rows[rank].device, own.device);
+  put_text(rows[rank].host, own.host);
   std::vector<Outgoing> out;
   std::vector<Incoming> in;
   for (size_t r = 0; r < size; ++r) {
@@ -60,8 +48,9 @@ void check_own_device(Transport& transport, const Call& call, const RankDevice& 
   transport.exchange(call, out, in);
   std::vector<RankDevice> ranks;
   for (const Row& row : rows)
-    ranks.push_back(
-        {.identity = take(row.identity), .device = take(row.device), .host = take(row.host)});
+    ranks.push_back({.identity = take_text(row.identity),
+                     .device = take_text(row.device),
+                     .host = take_text(row.host)});
   const std::string why = shared_device(ranks);
   BRIM_CHECK(why.empty(), DistError, "[dist] {}", why);
 }

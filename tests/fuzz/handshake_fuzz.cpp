@@ -36,7 +36,8 @@ void listen_to(const uint8_t* data, size_t size) {
   if (!fault.text.empty()) return;
   const bool is_of_the_run = std::memcmp(hello.magic, sound.magic, sizeof(hello.magic)) == 0 &&
                              std::memcmp(hello.build, sound.build, sizeof(hello.build)) == 0 &&
-                             std::memcmp(hello.token, sound.token, sizeof(hello.token)) == 0;
+                             std::memcmp(hello.token, sound.token, sizeof(hello.token)) == 0 &&
+                             hello.byte_order == sound.byte_order;
   const bool is_awaited = hello.size == 3 && (hello.rank == 1 || hello.rank == 2) &&
                           (hello.mesh == 7 || hello.mesh == 8) && hello.port <= 65535;
   if (!is_of_the_run || !is_awaited) __builtin_trap();

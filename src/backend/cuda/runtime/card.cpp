@@ -1,5 +1,7 @@
 // What launches go by of a card, asked of CUDA once.
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <mutex>
 #include <string>
 
@@ -48,6 +50,7 @@ std::string uuid_of(int device) {
     (void)cudaGetLastError();
     return {};
   }
+  if (std::ranges::count(p.uuid.bytes, 0) == std::ssize(p.uuid.bytes)) return {};  // it has none
   std::string text = "GPU";
   for (size_t i = 0; i < sizeof p.uuid.bytes; ++i) {
     if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
