@@ -101,6 +101,7 @@ std::map<Forecasted, double> values_of(const ForecastRow& row, const ForecastArg
 int run(const ForecastArguments& o) {
   check_json_path(o.json);
   const std::vector<int> counts = ranks_of(o.ranks);
+  const auto buckets = bucketing_of(o.buckets);
   const sim::DeviceProfile profile = use_profile(o.profile);
   train::Recipe recipe = train::load_recipe(o.recipe);
   if (!o.precision.empty()) recipe.precision = o.precision;
@@ -153,7 +154,7 @@ int run(const ForecastArguments& o) {
                                    .outputs = o.outputs,
                                    .picture = o.picture,
                                    .step_spread = o.step_spread / 100};
-    std::tie(options.bucketing, options.bucket_bytes) = bucketing_of(o.buckets);
+    std::tie(options.bucketing, options.bucket_bytes) = buckets;
     rows.push_back({.ranks = ranks, .overlap = true, .forecast = forecast(options)});
     options.overlap = false;
     if (ranks > 1)
@@ -162,9 +163,11 @@ int run(const ForecastArguments& o) {
   const int most = *std::ranges::max_element(counts);
   const dist::Links links = links_of(most);
   const int hosts = links.ranks_per_host > 0 ? most / links.ranks_per_host : 1;
-  // Only what brim train may do on such devices is kept: with their own links, and overlapping.
+  // Only what brim train may do on such devices is kept: with their own links, and overlapping; the
+  // spread of steps is what somebody supposes.
   const bool is_trainable = !o.network && !o.network_delay && !o.hosts && !o.ring &&
-                            o.buckets == "solved" && recipe.virtual_ranks <= 1;
+                            o.buckets == "solved" && o.step_spread == 0 &&
+                            recipe.virtual_ranks <= 1;
   for (ForecastRow& row : rows) {
     if (!row.overlap || !is_trainable) continue;
     const std::string what = forecast_of(recipe, o.outputs, o.batch, row.ranks);

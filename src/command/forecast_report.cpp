@@ -57,8 +57,7 @@ void print_forecast(const ForecastArguments& o, const std::string& device, const
   for (const ForecastRow& row : rows)
     if (row.forecast.stragglers > 0 && row.overlap)
       say(stdout,
-          "{} ranks: {} of the step are waits for the slowest one, of steps that spread by {:g} "
-          "%\n",
+          "{} ranks: {} of the step are waits for the slowest rank (spread of steps {:g} %)\n",
           row.ranks, milliseconds(row.forecast.stragglers), o.step_spread);
   for (const ForecastRow& row : rows)
     if (const train::Forecast& f = row.forecast; f.seconds_per_step > f.step.step + f.stragglers)
@@ -123,7 +122,7 @@ nlohmann::ordered_json to_json(const ForecastRow& row, const ForecastArguments& 
   const StepForecast& f = row.forecast.step;
   Json json = {{"ranks", row.ranks},
                {"overlap", row.overlap},
-               {"step_s", f.step},
+               {"step_s", f.step + row.forecast.stragglers},
                {"compute_s", f.compute},
                {"communication_s", f.communication},
                {"exposed_s", f.exposed},

@@ -52,7 +52,7 @@ class BucketingScope {
   explicit BucketingScope(const ForecastOptions& o) : before_(plan::bucket_rule) {
     using Kind = plan::BucketRule::Kind;
     if (o.bucketing == Bucketing::solved) return;
-    BRIM_CHECK(o.bucket_bytes > 0, ValueError, "[forecast] buckets of {} bytes; give 1 or more",
+    BRIM_CHECK(o.bucket_bytes > 0, ValueError, "[forecast] buckets of {} bytes; give more than 0",
                o.bucket_bytes);
     plan::bucket_rule = {.kind = o.bucketing == Bucketing::filled ? Kind::filled : Kind::ready,
                          .bytes = o.bucket_bytes};

@@ -30,7 +30,7 @@ double all_reduce_seconds(const Links& links, int ranks, double bytes);
 
 /// As local_groups(), over such links: an exchange takes as long as it would take there, and an
 /// all_reduce() what it does to Links::memory besides, if what this process does for it takes no
-/// longer. Throws ValueError as all_reduce_seconds() does, and for a ring, which brim has not.
+/// longer. Throws ValueError as all_reduce_seconds() does, and for a ring: it is only forecast.
 std::vector<GroupPtr> paced_groups(int size, const Links& links, const GroupOptions& options = {});
 
 /// Rank 0 of a group of `size` whose other ranks do not exist: messages come back as they were

@@ -32,8 +32,9 @@ struct ForecastOptions {
   bool overlap = true;            ///< gradients are reduced while others are computed
   Bucketing bucketing = Bucketing::solved;
   double bucket_bytes = 25 << 20;  ///< of buckets that are not solved
-  double step_spread = 0;    ///< standard deviation of a device's time to compute a step, over its
-                             ///< mean; see expected_slowest()
+  /// Standard deviation of a device's time to compute a step, over its mean; see
+  /// expected_slowest(). Ranks wait once a step: not at each layer, as SyncBatchNorm has them.
+  double step_spread = 0;
   int64_t memory_limit = 0;  ///< bytes of the device for all of it; 0: what it has
   std::string passes = {};   ///< as CompileOptions::passes
   MemoryPolicy memory_policy = MemoryPolicy::shortest;  ///< as CompileOptions::memory_policy
