@@ -228,7 +228,9 @@ Json RunDocument::json(bool live) const {
   for (size_t i = 0; i < status.devices.size(); ++i) {
     const Device device = status.devices[i].device;
     Json& one = json["devices"].emplace_back(device_json(status.devices[i], energy_of(device)));
-    if (live) one["uuid"] = uuid_of(device), one["doing"] = doing_json(status.doing[i]);
+    if (!live) continue;
+    one["uuid"] = uuid_of(device);
+    one["doing"] = doing_json(status.doing[i]);
   }
   if (live) json["ops"] = status.ops ? ops_json(*status.ops, kLiveOps, roof()) : Json::array();
   if (const std::optional<diag::Reading> sensors = reading()) {

@@ -160,6 +160,10 @@ TEST_F(SummaryWriterTest, HistogramsCountValuesBelowTheLimitsOfTheirBuckets) {
   const ProtobufReader histogram = value_of(events.at(0)).message(5);
   const std::vector<double> limits = histogram.all_f64(6), counts = histogram.all_f64(7);
   ASSERT_EQ(limits.size(), counts.size());
+  for (size_t k = 1; k < limits.size(); ++k) {
+    if (limits[k - 1] <= 0) continue;
+    EXPECT_NEAR(limits[k] / limits[k - 1], 1.1, 0.01) << limits[k];
+  }
   std::ranges::sort(values);
   double below = 0;
   for (size_t k = 0; k < limits.size(); ++k) {
