@@ -22,7 +22,7 @@ V divide(V x, V divisor, V reciprocal) {
 }
 
 // Returns whether it converted them: not where a row has fewer than a vector holds.
-bool convert(ScaledRows<uint8_t> all, float mean, float std) {
+bool convert(const ScaledRows<uint8_t>& all, float mean, float std) {
   const hn::ScalableTag<float> d;
   const hn::RebindToSigned<decltype(d)> di;
   const hn::Rebind<uint8_t, decltype(d)> bytes;
@@ -30,19 +30,21 @@ bool convert(ScaledRows<uint8_t> all, float mean, float std) {
   if (all.count < lanes) return false;
   const auto most = hn::Set(d, 255.0f), part = hn::Set(d, 1.0f / 255.0f);
   const auto mean_v = hn::Set(d, mean), std_v = hn::Set(d, std), factor = hn::Set(d, 1.0f / std);
+  const uint8_t* from = all.from;
   const auto floats = [&](int i) {
-    const auto x = hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(bytes, all.from + i)));
+    const auto x = hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(bytes, from + i)));
     return divide(hn::Sub(divide(x, most, part), mean_v), std_v, factor);
   };
   const int last = all.count - lanes;  // overlaps the one before
-  for (; all.rows > 0; --all.rows, all.from += all.from_pitch, all.to += all.to_pitch) {
+  float* to = all.to;
+  for (int row = 0; row < all.rows; ++row, from += all.from_pitch, to += all.to_pitch) {
     if (all.flip) {
       for (int i = 0; i < last; i += lanes)
-        hn::StoreU(hn::Reverse(d, floats(i)), d, all.to + (last - i));
-      hn::StoreU(hn::Reverse(d, floats(last)), d, all.to);
+        hn::StoreU(hn::Reverse(d, floats(i)), d, to + (last - i));
+      hn::StoreU(hn::Reverse(d, floats(last)), d, to);
     } else {
-      for (int i = 0; i < last; i += lanes) hn::StoreU(floats(i), d, all.to + i);
-      hn::StoreU(floats(last), d, all.to + last);
+      for (int i = 0; i < last; i += lanes) hn::StoreU(floats(i), d, to + i);
+      hn::StoreU(floats(last), d, to + last);
     }
   }
   return true;
@@ -97,7 +99,7 @@ ByteScale::ByteScale(float mean, float std) : mean_(mean), std_(std) {
   vectors_ = std::memcmp(tried.data(), table_.data(), sizeof tried) == 0;
 }
 
-void ByteScale::convert(ScaledRows<uint8_t> all) const {
+void ByteScale::convert(const ScaledRows<uint8_t>& all) const {
   if (vectors_ && HWY_DYNAMIC_DISPATCH(convert)(all, mean_, std_)) return;
   convert_rows(all, *this);
 }

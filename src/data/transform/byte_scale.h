@@ -36,7 +36,7 @@ class ByteScale {
 
   float operator()(uint8_t x) const { return table_[x]; }
 
-  void convert(ScaledRows<uint8_t> all) const;
+  void convert(const ScaledRows<uint8_t>& all) const;
 
  private:
   std::array<float, 256> table_{};
@@ -50,7 +50,7 @@ class WordScale {
   WordScale(float mean, float std) : mean_(mean), std_(std) {}
 
   float operator()(uint16_t x) const { return formula::normalized(x, mean_, std_); }
-  void convert(ScaledRows<uint16_t> all) const { convert_rows(all, *this); }
+  void convert(const ScaledRows<uint16_t>& all) const { convert_rows(all, *this); }
 
  private:
   float mean_, std_;

@@ -52,12 +52,13 @@ void write_floats(const BasicWindow<T>& window, std::span<const Scale> scales, f
       scales[c].convert({from, row_samples, to, width, count, bottom - top, window.flip});
     return;
   }
-  static thread_local std::vector<T> split;
-  split.resize(channels * static_cast<size_t>(width));
+  static thread_local std::vector<T> memory;
+  memory.resize(channels * static_cast<size_t>(width));
+  T* const split = memory.data();
   for (int y = top; y < bottom; ++y, from += row_samples, to += width) {
-    split_channels(from, count, channels, split.data(), width);
+    split_channels(from, count, channels, split, width);
     for (size_t c = 0; c < channels; ++c)
-      scales[c].convert({split.data() + static_cast<int64_t>(c) * next, 0,
+      scales[c].convert({split + static_cast<int64_t>(c) * next, 0,
                          to + static_cast<int64_t>(c) * plane, 0, count, 1, window.flip});
   }
 }
