@@ -100,9 +100,12 @@ struct Job {
 /// Columns [begin, end) of dz and their sums; dz is written unless it is null, where it is dy.
 template <class T>
 void prepare(const Job<T>& job, T* dz, int64_t begin, int64_t end) {
+  constexpr int64_t kAhead = 4, kLine = 64 / static_cast<int64_t>(sizeof(T));
   if (job.db) std::fill(job.db + begin, job.db + end, T(0));
   for (int64_t n = 0; n < job.rows; ++n) {
     const T* row = job.dy.data + n * job.dy.row;
+    if (job.dy.col == 1 && n + kAhead < job.rows)  // the CPU does not foresee where rows begin
+      for (int64_t o = begin; o < end; o += kLine) hwy::Prefetch(row + kAhead * job.dy.row + o);
     if (dz) {
       const T* from = row;
       const T* y = job.y.data + n * job.y.row;
