@@ -1,5 +1,6 @@
 // Where the streams of a program wait for each other. Launches beside the main stream come behind
-// all that stand before them in the program; those behind them wait only if they have to.
+// all that stand before them in the program; those behind them wait only if they have to, or name
+// what they wait for.
 #pragma once
 
 #include <span>
@@ -16,8 +17,9 @@ class StreamOrder {
   explicit StreamOrder(const Program& program);
 
   bool has_side_streams() const { return has_side_streams_; }
-  /// The launches of other streams that the main stream waits for before launch `i` is queued, on
-  /// whichever stream: at most one of each, those before it being done as well.
+  /// The launches beside the main stream that this one waits for before launch `i` is queued, on
+  /// whichever stream: at most one of each, those before it being done as well. Of its own stream
+  /// there is one only if `i` names it.
   std::span<const int> waits_for(size_t i) const { return waits_for_[i]; }
   /// The last launch beside which launch `i` may still run: `i` itself on the main stream.
   int runs_beside(size_t i) const { return runs_beside_[i]; }

@@ -118,6 +118,19 @@ TEST(StreamOrder, LaunchesWaitForWhatTheyName) {
   EXPECT_EQ(order.runs_beside(2), 2);
 }
 
+TEST(StreamOrder, LaunchesWaitForTheirOwnStreamIfTheyNameIt) {
+  for (const bool names : {false, true}) {
+    Program program = program_of_five();
+    program.launches[1]->stream = program.launches[2]->stream = PlanStream::to_host;
+    if (names) program.launches[2]->waits_for = {program.launches[1].get()};
+    const StreamOrder order(program);
+    const std::span<const int> waits = order.waits_for(2);
+    EXPECT_EQ(std::vector<int>(waits.begin(), waits.end()),
+              names ? std::vector{1} : std::vector<int>{});
+    EXPECT_EQ(order.runs_beside(1), names ? 1 : 2);
+  }
+}
+
 TEST(StreamOrder, MemoryOfTheSideStreamIsNobodyElses) {
   Program program = program_of_five();
   program.launches[1]->stream = PlanStream::collectives;
