@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <string_view>
 
 #include "backend/fused/chain.h"
@@ -13,21 +14,49 @@ bool is_convolution(const Launch& launch) {
   return std::string_view(launch.name()).starts_with("conv");
 }
 
-/// The launch that ends the forward pass: the one that most activations wait during.
-int end_of_forward(const FitProblem& p) {
-  std::vector<int> change(p.seconds.size() + 1, 0);
-  for (const Activation& a : p.activations)
-    if (a.first_after > a.last_before + 1) {
-      ++change[static_cast<size_t>(a.last_before) + 1];
-      --change[static_cast<size_t>(a.first_after)];
+bool is_read_before_gap(const FitModel& model, size_t t) {
+  const std::vector<int>& readers = model.uses().readers(*model.storage(t));
+  return !readers.empty() && readers.front() <= model.activation(t).last_before;
+}
+
+/// A forward pass and its backward pass. There are several where a step adds up the gradients of
+/// parts of a batch.
+struct Part {
+  int begin, middle, end;  ///< launches, the last one included; `middle` ends the forward pass
+};
+
+/// A forward pass ends at the launch during which the most of its layers' inputs wait. Hardly any
+/// wait between two parts.
+std::vector<Part> parts_of(const FitModel& model) {
+  const FitProblem& p = model.problem();
+  const size_t launches = p.seconds.size();
+  std::vector<int> waiting(launches + 1, 0);
+  for (size_t t = 0; t < p.activations.size(); ++t) {
+    const Activation& a = p.activations[t];
+    if (a.first_after <= a.last_before + 1 || !is_read_before_gap(model, t)) continue;
+    ++waiting[static_cast<size_t>(a.last_before) + 1];
+    --waiting[static_cast<size_t>(a.first_after)];
+  }
+  std::partial_sum(waiting.begin(), waiting.end(), waiting.begin());  // 0 at the end
+  const int most = *std::ranges::max_element(waiting);
+  std::vector<Part> parts;
+  int most_of_part = 0, middle = 0;
+  for (size_t i = 0; i < waiting.size(); ++i) {
+    if (waiting[i] > most_of_part) {
+      most_of_part = waiting[i];
+      middle = static_cast<int>(i);
     }
-  int waiting = 0, most = 0, at = 0;
-  for (size_t i = 0; i < p.seconds.size(); ++i)
-    if ((waiting += change[i]) > most) {
-      most = waiting;
-      at = static_cast<int>(i);
+    if (4 * waiting[i] >= most || 2 * most_of_part <= most) continue;
+    int begin = 0;
+    if (!parts.empty()) {
+      const auto fewest =
+          std::min_element(waiting.begin() + parts.back().middle, waiting.begin() + middle);
+      parts.back().end = begin = static_cast<int>(fewest - waiting.begin());
     }
-  return at;
+    parts.push_back({.begin = begin, .middle = middle, .end = static_cast<int>(launches) - 1});
+    most_of_part = 0;
+  }
+  return parts;
 }
 
 /// Launches of the backward pass that stand together and read the same gradient.
@@ -36,7 +65,7 @@ struct Layer {
   bool is_convolution;
 };
 
-std::vector<Layer> backward_layers(const Program& program, int begin) {
+std::vector<Layer> backward_layers(const Program& program, const Part& part) {
   const auto share_a_gradient = [&](const Launch& a, const Launch& b) {
     const auto reads = [](const Launch& l, const Storage* s) {
       return std::ranges::any_of(l.operands(), [&](const Operand& o) {
@@ -49,7 +78,7 @@ std::vector<Layer> backward_layers(const Program& program, int begin) {
     });
   };
   std::vector<Layer> layers;
-  for (int i = begin; i < static_cast<int>(program.launches.size()); ++i) {
+  for (int i = part.middle; i <= part.end; ++i) {
     const Launch& launch = *program.launches[static_cast<size_t>(i)];
     if (layers.empty() || !share_a_gradient(*program.launches[static_cast<size_t>(i) - 1], launch))
       layers.push_back({.first = i, .last = i, .is_convolution = false});
@@ -61,9 +90,11 @@ std::vector<Layer> backward_layers(const Program& program, int begin) {
 
 /// Whether it is an input of a layer that the policy counts, during the forward pass.
 bool is_moved(const Program& program, const FitModel& model, size_t t, bool all_layers,
-              int middle) {
+              const Part& part) {
   const Activation& a = model.activation(t);
-  if (a.to_host == kImpossible || a.last_before >= middle || a.first_after <= middle) return false;
+  if (a.to_host == kImpossible || a.made_by < part.begin || a.last_before >= part.middle ||
+      a.first_after <= part.middle || a.first_after > part.end)
+    return false;
   const std::vector<int>& readers = model.uses().readers(*model.storage(t));
   return std::ranges::any_of(readers, [&](int i) {
     return i <= a.last_before &&
@@ -120,20 +151,21 @@ Solution vdnn(const Program& program, const FitModel& model, bool all_layers) {
   const FitProblem& p = model.problem();
   Solution s{.choices = std::vector(p.activations.size(), Choice::keep), .schedule = {}};
   s.schedule.trips.resize(p.activations.size());
-  const int middle = end_of_forward(p);
-  std::vector<Moved> moved;
-  for (size_t t = 0; t < p.activations.size(); ++t) {
-    if (!is_moved(program, model, t, all_layers, middle)) continue;
-    const Activation& a = p.activations[t];
-    const std::vector<int>& writers = model.uses().writers(*model.storage(t));
-    s.choices[t] = Choice::offload;
-    s.schedule.trips[t] = {.released_by = a.last_before + 1,
-                           .needed_by = a.first_after,
-                           .offloaded_beside = !std::ranges::count(writers, a.last_before)};
-    moved.push_back({t, wanted_by(program, model, t, middle)});
+  for (const Part& part : parts_of(model)) {
+    std::vector<Moved> moved;
+    for (size_t t = 0; t < p.activations.size(); ++t) {
+      if (!is_moved(program, model, t, all_layers, part)) continue;
+      const Activation& a = p.activations[t];
+      const std::vector<int>& writers = model.uses().writers(*model.storage(t));
+      s.choices[t] = Choice::offload;
+      s.schedule.trips[t] = {.released_by = a.last_before + 1,
+                             .needed_by = a.first_after,
+                             .offloaded_beside = !std::ranges::count(writers, a.last_before)};
+      moved.push_back({t, wanted_by(program, model, t, part.middle)});
+    }
+    std::ranges::stable_sort(moved, {}, &Moved::wanted_by);
+    place_fetches(backward_layers(program, part), moved, s.schedule.trips);
   }
-  std::ranges::stable_sort(moved, {}, &Moved::wanted_by);
-  place_fetches(backward_layers(program, middle), moved, s.schedule.trips);
   return s;
 }
 

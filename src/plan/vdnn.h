@@ -5,8 +5,9 @@
 
 namespace brim::plan {
 
-/// Moves the inputs of convolutions, or of all layers, within the host's limit or not. Whether and
-/// how long the step then takes is not in the schedule.
+/// Moves the inputs of convolutions, or of all layers, of each part of a batch whose gradients are
+/// added up. Whether that fits into the device and the host, and how long the step then takes, is
+/// not in the schedule.
 Solution vdnn(const Program& program, const FitModel& model, bool all_layers);
 
 }  // namespace brim::plan

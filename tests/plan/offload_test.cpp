@@ -102,6 +102,21 @@ TEST_F(Offload, NorByOtherPolicies) {
   EXPECT_LE(dynamic.stats.arena_bytes, limit);
 }
 
+/// vDNN's rules count on every part of a batch whose gradients are added up.
+TEST_F(Offload, MovesAllPartsByVdnn) {
+  for (const auto policy : {MemoryPolicy::vdnn_conv, MemoryPolicy::vdnn_all}) {
+    const FittedTraining one = train_within(device, 0, "", 1, policy);
+    ASSERT_TRUE(one.fit);
+    for (const int parts : {2, 4}) {
+      const FittedTraining free = train_within(device, 0, "", parts);
+      const FittedTraining moved = train_within(device, 0, "", parts, policy);
+      ASSERT_TRUE(moved.fit);
+      EXPECT_EQ(count(*moved.fit, "offload"), parts * count(*one.fit, "offload")) << moved.explain;
+      EXPECT_EQ(moved.values, free.values);
+    }
+  }
+}
+
 /// Not of what copies have become a launch's neighbours.
 TEST_F(Offload, TellsWhatMadeEachTensor) {
   const FittedTraining free = train(0, "");
