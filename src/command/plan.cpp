@@ -53,7 +53,9 @@ struct Row {
   int64_t batch, limit;
   std::optional<train::Forecast> forecast;  ///< empty: weights and one layer do not fit
 
-  bool fits() const { return forecast && forecast->memory <= limit; }
+  bool fits() const {
+    return forecast && forecast->memory <= limit && (!forecast->fit || forecast->fit->fits);
+  }
 };
 
 struct Largest {
@@ -125,7 +127,20 @@ double longer(const train::Forecast& f) {
   return f.fit && f.fit->seconds_before > 0 ? f.fit->seconds / f.fit->seconds_before - 1 : 0;
 }
 
-void print(const Row& row) {
+/// Why a step does not fit whose weights do.
+std::string why_not(const train::Forecast& f, const std::string& policy) {
+  const std::string others = format_bytes(f.memory - f.step.arena_bytes);
+  if (f.fit && f.fit->host_is_short)
+    return fmt::format("{} moves {} to the host, more than its limit", policy,
+                       format_bytes(f.fit->host));
+  if (f.fit && is_vdnn(policy_of(policy)))
+    return fmt::format("by {} temporaries take {}, and {} are left beside {} and scratch memory",
+                       policy, format_bytes(f.fit->least), format_bytes(f.fit->room), others);
+  return fmt::format("{} besides temporaries, which take {}{}", others, f.fit ? "at least " : "",
+                     format_bytes(f.fit ? f.fit->least : f.step.arena_bytes));
+}
+
+void print(const Row& row, const std::string& policy) {
   say(stdout, "{:>7} {:>10} ", row.batch, format_bytes(row.limit));
   if (!row.forecast) {
     say(stdout, "does not fit: weights, optimizer and batch alone are more\n");
@@ -133,18 +148,18 @@ void print(const Row& row) {
   }
   const train::Forecast& f = *row.forecast;
   if (!row.fits()) {
-    say(stdout, "does not fit: {} besides temporaries, which take {}{}\n",
-        format_bytes(f.memory - f.step.arena_bytes), f.fit ? "at least " : "",
-        format_bytes(f.fit ? f.fit->least : f.step.arena_bytes));
+    say(stdout, "does not fit: {}\n", why_not(f, policy));
     return;
   }
   const Counts counts = counts_of(f);
-  say(stdout, "{:>10} {:>10} {:>11.3f} ms {:>8} {:>10} {:>11} {:>10}\n", format_bytes(f.memory),
+  say(stdout, "{:>10} {:>10} {:>11.3f} ms {:>8} {:>10} {:>11} {:>10}{}\n", format_bytes(f.memory),
       format_bytes(f.memory - f.step.arena_bytes + (f.fit ? f.fit->before : f.step.arena_bytes)),
       1e3 * f.step.step, f.fit ? fmt::format("{:+.1f} %", 100 * longer(f)) : "",
       counts.offloaded ? format_bytes(counts.offloaded) : "",
       counts.again ? format_bytes(counts.again) : "",
-      f.step.host_bytes ? format_bytes(f.step.host_bytes) : "");
+      f.step.host_bytes ? format_bytes(f.step.host_bytes) : "",
+      f.fit && f.fit->host_is_short ? fmt::format("  nothing is moved: {}", why_not(f, policy))
+                                    : "");
 }
 
 void print_choices(const Row& row) {
@@ -181,6 +196,7 @@ Json to_json(const Row& row) {
   const MemoryFit& fit = *f.fit;
   json["temporaries_before_bytes"] = fit.before;
   json["temporaries_least_bytes"] = fit.least;
+  json["host_is_short"] = fit.host_is_short;
   if (!row.fits()) return json;
   json["predicted_s"] = fit.seconds;
   json["predicted_before_s"] = fit.seconds_before;
@@ -234,7 +250,7 @@ int run(const Options& o) {
             "recomputed"
             "    on host\n",
             o.recipe, recipe.precision, profile.name);
-      if (tells) print(rows.back());
+      if (tells) print(rows.back(), o.policy);
       std::fflush(stdout);
     }
   std::vector<Largest> largest;

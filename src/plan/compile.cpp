@@ -110,6 +110,10 @@ struct Compiler::State {
   explicit State(CompileOptions o) : options(std::move(o)), passes(options.passes) {
     BRIM_CHECK(options.max_plans >= 1, ValueError, "[compile] max_plans is {}; use 1 or more",
                options.max_plans);
+    BRIM_CHECK(!is_vdnn(options.memory_policy) || passes.contains("offload"), ValueError,
+               "[compile] the rules of vDNN move activations to the host, which the passes '{}' do "
+               "not; add offload, or choose another memory policy",
+               options.passes);
   }
 
   struct Entry {

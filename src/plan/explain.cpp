@@ -37,13 +37,18 @@ std::string readable(size_t bytes) {
 }
 
 /// What was chosen for each tensor that a step does not use for a while.
-std::string explain_fit(const MemoryFit& fit) {
+std::string explain_fit(const MemoryFit& fit, bool by_vdnn) {
   const auto of = [](int64_t bytes) { return readable(static_cast<size_t>(bytes)); };
   std::string text = fmt::format("room\n  {} for temporaries, which take {} as they are",
                                  of(fit.room), of(fit.before));
+  if (fit.host_is_short)
+    return text + fmt::format("; vDNN's rules need {} of the host, more than its limit leaves\n",
+                              of(fit.host));
   if (!fit.fits)
-    return text +
-           fmt::format("; the least in which the step could run is about {}\n", of(fit.least));
+    return text + fmt::format("; {} {}\n",
+                              by_vdnn ? "vDNN's rules leave"
+                                      : "the least in which the step could run is about",
+                              of(fit.least));
   text += fmt::format(
       ", {} now and {} on the host\n  predicted: {:.3f} ms instead of {:.3f}, {:.3f} of them "
       "waiting "
@@ -71,7 +76,7 @@ std::string Plan::explain() const {
       "at the peak of the eager step\n",
       memory_.blocks.size(), memory_.in_place, readable(memory_.bytes), readable(memory_.largest),
       readable(memory_.separate), readable(static_cast<size_t>(program_.eager_peak)));
-  if (program_.fitted) text += explain_fit(*program_.fitted);
+  if (program_.fitted) text += explain_fit(*program_.fitted, is_vdnn(program_.memory_policy));
   if (const RepeatedStats r = launched(); r.queued + r.replayed > 0)
     text += fmt::format(
         "device\n  {} graphs, {} nodes a step; replayed {} times, {} of them with new numbers; "

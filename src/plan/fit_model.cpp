@@ -26,7 +26,13 @@ double seconds_of_copy(const Program& program, const Ref<Storage>& storage, bool
 }
 
 /// Why a tensor is where it is, for people.
-std::string why(const Activation& a, Choice choice) {
+std::string why(const Activation& a, Choice choice, MemoryPolicy policy) {
+  if (is_vdnn(policy)) {
+    if (choice == Choice::keep)
+      return a.to_host == kImpossible ? "it cannot be moved" : "vDNN does not move it";
+    return policy == MemoryPolicy::vdnn_conv ? "vDNN moves inputs of convolutions"
+                                             : "vDNN moves inputs of all layers";
+  }
   if (choice == Choice::offload)
     return a.recompute == kImpossible ? "what makes it cannot be run again"
                                       : "its copies cost less than to compute it again";
@@ -93,26 +99,29 @@ void FitModel::list_activations() {
     Activation& a = problem_.activations[g];
     a.made_by = group.first;
     a.last_before = a.first_after = a.last_use = group.last;
-    std::vector<std::pair<int, const Storage*>> uses;
-    bool beside = false;  // another stream uses it
-    for (const Storage* storage : group.members)
-      for (const std::vector<int>* list : {&uses_.writers(*storage), &uses_.readers(*storage)})
-        for (const int i : *list) {
-          uses.emplace_back(i, storage);
-          beside |= program_.launches[static_cast<size_t>(i)]->stream != PlanStream::main;
-        }
-    std::ranges::sort(uses);
     double longest = 0;
-    for (size_t u = 1; u < uses.size() && !beside; ++u) {
-      const auto [before, storage] = uses[u - 1];
-      const auto [after, same] = uses[u];
-      const double gap =
-          starts[static_cast<size_t>(after)] - starts[static_cast<size_t>(before) + 1];
-      if (storage != same || after <= before + 1 || gap < longest) continue;
-      longest = gap;
-      a.last_before = before;
-      a.first_after = after;
-      group.storage = storage;
+    bool beside = false;  // another stream uses it
+    for (const Storage* storage : group.members) {
+      std::vector<int> uses = uses_.writers(*storage);
+      const std::vector<int>& readers = uses_.readers(*storage);
+      uses.insert(uses.end(), readers.begin(), readers.end());
+      std::ranges::sort(uses);
+      for (size_t u = 0; u < uses.size(); ++u) {
+        const int after = uses[u];
+        beside |= program_.launches[static_cast<size_t>(after)]->stream != PlanStream::main;
+        if (u == 0 || after <= uses[u - 1] + 1) continue;
+        const double gap =
+            starts[static_cast<size_t>(after)] - starts[static_cast<size_t>(uses[u - 1]) + 1];
+        if (gap < longest) continue;
+        longest = gap;
+        a.last_before = uses[u - 1];
+        a.first_after = after;
+        group.storage = storage;
+      }
+    }
+    if (beside) {
+      a.last_before = a.first_after = group.last;
+      group.storage = nullptr;
     }
     if (!group.storage) {
       group.storage = group.members.back();
@@ -144,7 +153,8 @@ void FitModel::list_recomputation(Group& group, Activation& a) {
   group.recomputation = std::move(recomputation);
 }
 
-std::vector<MemoryFit::Tensor> FitModel::describe(const std::vector<Choice>& choices) const {
+std::vector<MemoryFit::Tensor> FitModel::describe(const std::vector<Choice>& choices,
+                                                  MemoryPolicy policy) const {
   std::vector<MemoryFit::Tensor> tensors;
   for (size_t t = 0; t < choices.size(); ++t) {
     const Activation& a = problem_.activations[t];
@@ -160,7 +170,7 @@ std::vector<MemoryFit::Tensor> FitModel::describe(const std::vector<Choice>& cho
       }
     tensor.bytes = a.bytes;
     tensor.choice = name(choices[t]);
-    tensor.why = why(a, choices[t]);
+    tensor.why = why(a, choices[t], policy);
     if (choices[t] == Choice::offload) tensor.seconds = a.to_host + a.to_device;
     if (choices[t] == Choice::recompute) tensor.seconds = a.recompute;
   }

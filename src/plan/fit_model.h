@@ -27,8 +27,10 @@ class FitModel {
   const Recomputation& recomputation(size_t t) const { return groups_[t].recomputation; }
   const Uses& uses() const { return uses_; }
 
-  /// What people want to know of those with a gap. The program is as it was.
-  std::vector<MemoryFit::Tensor> describe(const std::vector<Choice>& choices) const;
+  /// What people want to know of those with a gap, and why the policy chose so. The program is as
+  /// it was.
+  std::vector<MemoryFit::Tensor> describe(const std::vector<Choice>& choices,
+                                          MemoryPolicy policy) const;
 
  private:
   /// Storages of which one takes over the bytes of the one before it.

@@ -76,19 +76,99 @@ std::optional<Solution> solve_for_arena(Program& program, FitModel& model, int64
   return best;
 }
 
-/// The first of vDNN's policies that fits, of those that are asked for.
-std::optional<Solution> solve_by_rules(Program& program, const FitModel& model, int64_t room) {
+std::string megabytes(int64_t bytes) {
+  return fmt::format("{:.1f} MB", static_cast<double>(bytes) * 1e-6);
+}
+
+/// By the first of vDNN's policies that fits, of those that are asked for. Whether the program is
+/// rewritten.
+bool follow_vdnn(Program& program, const FitModel& model, MemoryFit& fitted) {
+  fitted.seconds_before = fitted.seconds = forecast(program).step;
   for (const auto policy : {MemoryPolicy::vdnn_conv, MemoryPolicy::vdnn_all}) {
     if (program.memory_policy != policy && program.memory_policy != MemoryPolicy::vdnn_dynamic)
       continue;
-    Solution s = vdnn(program, model, policy == MemoryPolicy::vdnn_all);
-    if (arena_with(program, model, s) <= room) return s;
+    const Solution s = vdnn(program, model, policy == MemoryPolicy::vdnn_all);
+    fitted.tensors = model.describe(s.choices, policy);
+    FitRewriting rewriting(program, model, s);
+    const MemoryPlan arena = plan_memory(program, true),
+                     on_host = plan_memory(program, true, Role::host);
+    fitted.least = static_cast<int64_t>(arena.bytes);
+    fitted.host = static_cast<int64_t>(on_host.bytes);
+    fitted.fits = fitted.least <= fitted.room;
+    fitted.host_is_short = false;
+    if (fitted.fits && fitted.host > 0) {
+      program.host_room = PinnedMemory::of(program.device.kind).reserve(fitted.host);
+      fitted.host_is_short = !program.host_room;
+      fitted.fits = !fitted.host_is_short;
+    }
+    if (fitted.fits) {
+      const StepForecast step = forecast(program);
+      fitted.after = fitted.least;
+      fitted.seconds = step.step;
+      fitted.waiting = step.exposed_copies;
+      return fitted.host > 0;
+    }
+    rewriting.take_back();
   }
-  return {};
+  fitted.tensors.clear();
+  fitted.fits = fitted.before <= fitted.room;
+  return false;
 }
 
-std::string megabytes(int64_t bytes) {
-  return fmt::format("{:.1f} MB", static_cast<double>(bytes) * 1e-6);
+/// The best that the search finds. Whether the program is rewritten.
+bool follow_search(Program& program, FitModel& model, MemoryFit& fitted) {
+  for (const double s : model.problem().seconds) fitted.seconds_before += s;
+  fitted.seconds = fitted.seconds_before;
+  model.problem().in_turn = program.memory_policy == MemoryPolicy::in_turn;
+  PinnedMemory& host = PinnedMemory::of(program.device.kind);
+  int64_t host_room = host.room();
+  for (int round = 0; round < kRounds && !fitted.fits; ++round) {
+    model.problem().host_limit = host_room;
+    const std::optional<Solution> solution = solve_for_arena(program, model, fitted.room);
+    if (!solution) break;
+    fitted.tensors = model.describe(solution->choices, program.memory_policy);
+    FitRewriting rewriting(program, model, *solution);
+    fitted.host = static_cast<int64_t>(plan_memory(program, true, Role::host).bytes);
+    fitted.fits = fitted.host == 0 || (program.host_room = host.reserve(fitted.host));
+    if (fitted.fits) {
+      fitted.seconds = solution->schedule.seconds;
+      fitted.waiting = solution->schedule.waiting;
+      break;
+    }
+    // Another plan was faster, or the arena has gaps.
+    rewriting.take_back();
+    host_room = round + 2 < kRounds ? std::min(host.room(), fitted.host - fitted.host / 16) : 0;
+  }
+  fitted.least = least_limit(model.problem());
+  if (!fitted.fits) {
+    fitted.tensors.clear();
+    return false;
+  }
+  fitted.after = static_cast<int64_t>(plan_memory(program, true).bytes);
+  return true;
+}
+
+/// What was done, in one line.
+std::string note_of(const MemoryFit& fitted, bool is_rewritten, bool by_vdnn) {
+  if (!is_rewritten && fitted.host_is_short)
+    return fmt::format(
+        "nothing moved: vDNN's rules need {} of the host, more than its limit leaves",
+        megabytes(fitted.host));
+  if (!is_rewritten && by_vdnn)
+    return fmt::format("{} do not fit into {}, nor do the {} that vDNN's rules leave",
+                       megabytes(fitted.before), megabytes(fitted.room), megabytes(fitted.least));
+  if (!is_rewritten)
+    return fmt::format("{} do not fit into {}, nor would less than about {}",
+                       megabytes(fitted.before), megabytes(fitted.room), megabytes(fitted.least));
+  const auto count = [&](Choice choice) {
+    return std::ranges::count(fitted.tensors, name(choice), &MemoryFit::Tensor::choice);
+  };
+  return fmt::format(
+      "{} instead of {}: {} tensors moved to the host and back, {} computed again; predicted to "
+      "take {:.1f} % longer",
+      megabytes(fitted.after), megabytes(fitted.before), count(Choice::offload),
+      count(Choice::recompute),
+      fitted.seconds_before > 0 ? 100 * (fitted.seconds / fitted.seconds_before - 1) : 0.0);
 }
 
 }  // namespace
@@ -117,65 +197,22 @@ std::string fit(Program& program) {
   const auto before = static_cast<int64_t>(plan_memory(program, true).bytes);
   int64_t room = room_of(program);
   if (before > room && reclaim(program.device)) room = room_of(program);  // other plans take turns
-  const bool by_rules = program.memory_policy >= MemoryPolicy::vdnn_conv;
-  const bool even_if_it_fits = by_rules && program.memory_policy != MemoryPolicy::vdnn_dynamic;
-  if (before <= room && !even_if_it_fits)
-    return program.device.is_cpu() ? ""
-                                   : fmt::format("not needed, {} of the {} there are",
-                                                 megabytes(before), megabytes(room));
+  const bool by_vdnn = is_vdnn(program.memory_policy);
+  const bool even_if_it_fits = by_vdnn && program.memory_policy != MemoryPolicy::vdnn_dynamic;
+  const std::string not_needed =
+      program.device.is_cpu()
+          ? ""
+          : fmt::format("not needed, {} of the {} there are", megabytes(before), megabytes(room));
+  if (before <= room && !even_if_it_fits) return not_needed;
   FitModel model(program);
   MemoryFit fitted{.room = room, .before = before, .after = before};
-  for (const double s : model.problem().seconds) fitted.seconds_before += s;
   model.problem().limit = room;
-  model.problem().in_turn = program.memory_policy == MemoryPolicy::in_turn;
   fitted.link_bound = link_bound(model.problem());
-  PinnedMemory& host = PinnedMemory::of(program.device.kind);
-  std::optional<Solution> solution;
-  std::optional<FitRewriting> rewriting;
-  int64_t host_room = host.room();
-  for (int round = 0; round < kRounds; ++round) {
-    model.problem().host_limit = host_room;
-    solution =
-        by_rules ? solve_by_rules(program, model, room) : solve_for_arena(program, model, room);
-    if (!solution) break;
-    fitted.tensors = model.describe(solution->choices);
-    rewriting.emplace(program, model, *solution);
-    fitted.host = static_cast<int64_t>(plan_memory(program, true, Role::host).bytes);
-    if (fitted.host == 0 || (program.host_room = host.reserve(fitted.host))) break;
-    // Another plan was faster, or the arena has gaps.
-    rewriting->take_back();
-    rewriting.reset();
-    solution.reset();
-    host_room = round + 2 < kRounds ? std::min(host.room(), fitted.host - fitted.host / 16) : 0;
-  }
-  fitted.least = least_limit(model.problem());
-  fitted.fits = solution.has_value();
-  if (!solution) {
-    fitted.tensors.clear();
-    program.fitted = std::move(fitted);
-    return fmt::format("{} do not fit into {}, nor would less than about {}", megabytes(before),
-                       megabytes(room), megabytes(program.fitted->least));
-  }
-  fitted.after = static_cast<int64_t>(plan_memory(program, true).bytes);
-  fitted.seconds = solution->schedule.seconds;
-  fitted.waiting = solution->schedule.waiting;
-  if (by_rules) {
-    const StepForecast step = forecast(program);
-    fitted.seconds = step.step;
-    fitted.waiting = step.exposed_copies;
-  }
-  int offloaded = 0, again = 0;
-  for (const Choice c : solution->choices) {
-    offloaded += c == Choice::offload ? 1 : 0;
-    again += c == Choice::recompute ? 1 : 0;
-  }
-  std::string note = fmt::format(
-      "{} instead of {}: {} tensors moved to the host and back, {} computed again; predicted to "
-      "take {:.1f} % longer",
-      megabytes(fitted.after), megabytes(before), offloaded, again,
-      fitted.seconds_before > 0 ? 100 * (fitted.seconds / fitted.seconds_before - 1) : 0.0);
+  const bool is_rewritten =
+      by_vdnn ? follow_vdnn(program, model, fitted) : follow_search(program, model, fitted);
+  if (!is_rewritten && fitted.fits && !fitted.host_is_short) return not_needed;  // nothing to move
   program.fitted = std::move(fitted);
-  return note;
+  return note_of(*program.fitted, is_rewritten, by_vdnn);
 }
 
 }  // namespace brim::plan

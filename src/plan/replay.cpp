@@ -41,6 +41,20 @@ OutOfMemory with_more(const OutOfMemory& e, const std::string& what) {
   return {fmt::format("{}; {}", e.what(), what), e.requested, e.free, e.cached};
 }
 
+std::string does_not_fit(const MemoryFit& fit, bool by_vdnn) {
+  const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  if (fit.host_is_short)
+    return fmt::format(
+        "the rules of vDNN move {:.1f} MiB to the host, more than its limit leaves; "
+        "raise that, or choose another memory policy",
+        mib(fit.host));
+  return fmt::format(
+      "{}, the step's temporaries need about {:.1f} MiB, and have {:.1f}, beside "
+      "what its kernels ask for",
+      by_vdnn ? "moved by the rules of vDNN" : "even with all moved or computed again that can be",
+      mib(fit.least), mib(fit.room));
+}
+
 void bind(const MemoryPlan& memory, const Storage& arena) {
   for (const Block& b : memory.blocks)
     const_cast<Storage*>(b.storage)->rebind(static_cast<char*>(arena.data()) + b.offset);
@@ -56,11 +70,7 @@ void Plan::take_arena() {
     arena_ = Storage::allocate(memory_.bytes, program_.device, /*alone=*/true);
   } catch (const OutOfMemory& e) {
     if (!program_.fitted || program_.fitted->fits) throw;
-    throw with_more(e, fmt::format("even with all moved or computed again that can be, the step's "
-                                   "temporaries need about {:.1f} MiB, and have {:.1f}, beside "
-                                   "what its kernels ask for",
-                                   static_cast<double>(program_.fitted->least) / (1 << 20),
-                                   static_cast<double>(program_.fitted->room) / (1 << 20)));
+    throw with_more(e, does_not_fit(*program_.fitted, is_vdnn(program_.memory_policy)));
   }
   bind(memory_, *arena_);
 }

@@ -86,6 +86,22 @@ TEST(PlanCommand, ComparesPolicies) {
   EXPECT_GT(vdnn["exposed_copies_s"], 0);
 }
 
+TEST(PlanCommand, MovesNothingByVdnnBeyondTheHostsLimit) {
+  const std::vector<std::string> options{"--batch",  "64",       "--device",     "t4",
+                                         "--policy", "vdnn-all", "--host-limit", "1M"};
+  const Ran text = plan(options);
+  EXPECT_NE(text.out.find("+0.0 %"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("nothing is moved: vdnn-all moves "), std::string::npos) << text.out;
+  std::vector<std::string> as_json = options;
+  as_json.insert(as_json.end(), {"--json", "-"});
+  const json row = json::parse(plan(as_json).out)["rows"][0];
+  EXPECT_TRUE(row["fits"].get<bool>()) << row;
+  EXPECT_TRUE(row["host_is_short"].get<bool>()) << row;
+  EXPECT_EQ(row["predicted_s"], row["predicted_before_s"]);
+  EXPECT_EQ(row["predicted_s"], row["step_s"]);
+  EXPECT_EQ(row["host_bytes"], 0);
+}
+
 /// vDNN trains VGG-16 at batch 256 with 18 % less throughput than a card with memory for all (Rhu
 /// et al., 2016). The card is as fast as it was measured to be.
 TEST(PlanCommand, VdnnCostsWhatItsAuthorsMeasured) {
@@ -110,6 +126,10 @@ TEST(PlanCommand, TellsWhatDoesNotFit) {
   ASSERT_EQ(step.code, 0) << step.err;
   EXPECT_NE(step.out.find("besides temporaries, which take at least"), std::string::npos)
       << step.out;
+  const Ran vdnn =
+      plan({"--batch", "768", "--limit", "1200M", "--device", "t4", "--policy", "vdnn-conv"});
+  EXPECT_NE(vdnn.out.find("does not fit: by vdnn-conv temporaries take "), std::string::npos)
+      << vdnn.out;
   const Ran weights = plan({"--batch", "1", "--limit", "100M"});
   ASSERT_EQ(weights.code, 0) << weights.err;
   EXPECT_NE(weights.out.find("weights, optimizer and batch alone are more"), std::string::npos)
@@ -127,6 +147,10 @@ TEST(PlanCommand, RefusesNonsense) {
   EXPECT_EQ(plan({"--device", "v1000"}).code, 1);
   EXPECT_EQ(plan({"--passes", "offlod"}).code, 1);
   EXPECT_EQ(plan({"--policy", "vdnn"}).code, 2);
+  const Ran unmoved = plan({"--policy", "vdnn-all", "--passes", "-offload"});
+  EXPECT_EQ(unmoved.code, 1);
+  EXPECT_NE(unmoved.err.find("add offload, or choose another memory policy"), std::string::npos)
+      << unmoved.err;
   EXPECT_NE(
       run_brim({"plan", "vgg12"}).err.find("neither a built-in recipe nor a network; did you "),
       std::string::npos);

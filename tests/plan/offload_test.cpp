@@ -1,8 +1,10 @@
 // Steps that do not fit: what they move to the host or compute again changes no bit.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <brim/brim.h>
@@ -13,6 +15,13 @@
 
 namespace brim::tests {
 namespace {
+
+struct HostLimit {
+  explicit HostLimit(int64_t bytes) { set_pinned_limit(DeviceKind::sim, bytes); }
+  ~HostLimit() { set_pinned_limit(DeviceKind::sim, 0); }
+  HostLimit(const HostLimit&) = delete;
+  HostLimit& operator=(const HostLimit&) = delete;
+};
 
 /// With the stream checker, which throws where work touches what another stream still uses.
 class Offload : public ::testing::Test {
@@ -117,6 +126,57 @@ TEST_F(Offload, MovesAllPartsByVdnn) {
   }
 }
 
+TEST_F(Offload, TellsWhyVdnnMoves) {
+  for (const auto& [policy, why] :
+       {std::pair{MemoryPolicy::vdnn_conv, "vDNN moves inputs of convolutions"},
+        std::pair{MemoryPolicy::vdnn_all, "vDNN moves inputs of all layers"}}) {
+    const FittedTraining moved = train_within(device, 0, "", 1, policy);
+    ASSERT_TRUE(moved.fit);
+    for (const MemoryFit::Tensor& t : moved.fit->tensors)
+      EXPECT_EQ(t.why, t.choice == "offload" ? why : "vDNN does not move it");
+  }
+}
+
+/// A step that fits as it is runs so where the host's limit is less than vDNN's rules need.
+TEST_F(Offload, MovesNothingByVdnnBeyondTheHostsLimit) {
+  const FittedTraining free = train(0, "");
+  const HostLimit host_limit(4096);
+  const FittedTraining kept = train_within(device, 0, "", 1, MemoryPolicy::vdnn_all);
+  ASSERT_TRUE(kept.fit);
+  EXPECT_TRUE(kept.fit->fits);
+  EXPECT_TRUE(kept.fit->host_is_short);
+  EXPECT_GT(kept.fit->host, 4096);
+  EXPECT_TRUE(kept.fit->tensors.empty());
+  EXPECT_EQ(kept.fit->seconds, kept.fit->seconds_before);
+  EXPECT_GT(kept.fit->seconds, 0);
+  EXPECT_EQ(kept.fit->after, free.stats.arena_bytes);
+  EXPECT_EQ(kept.values, free.values);
+  EXPECT_NE(kept.explain.find("more than its limit leaves"), std::string::npos) << kept.explain;
+
+  const auto room = static_cast<int64_t>(0.75 * static_cast<double>(free.stats.arena_bytes));
+  const std::string message =
+      message_of([&] { (void)train_within(device, room, "", 1, MemoryPolicy::vdnn_all); });
+  EXPECT_NE(message.find("to the host, more than its limit"), std::string::npos) << message;
+}
+
+/// The least that is named is what the rules leave, not what the search could do.
+TEST_F(Offload, TellsWhatVdnnLeaves) {
+  const auto arena = train_within(device, 0, "", 1, MemoryPolicy::vdnn_conv).stats.arena_bytes;
+  const std::string message =
+      message_of([&] { (void)train_within(device, arena / 2, "", 1, MemoryPolicy::vdnn_conv); });
+  EXPECT_NE(message.find(fmt::format("moved by the rules of vDNN, the step's temporaries need "
+                                     "about {:.1f} MiB",
+                                     static_cast<double>(arena) / (1 << 20))),
+            std::string::npos)
+      << message;
+}
+
+TEST_F(Offload, RefusesVdnnThatMovesNothing) {
+  EXPECT_THROW((void)train_within(device, 0, "-offload", 1, MemoryPolicy::vdnn_all), ValueError);
+  const FittedTraining on_cpu = train_within(Device::cpu(), 0, "", 1, MemoryPolicy::vdnn_all);
+  EXPECT_FALSE(on_cpu.fit);  // it fits as it is
+}
+
 /// Not of what copies have become a launch's neighbours.
 TEST_F(Offload, TellsWhatMadeEachTensor) {
   const FittedTraining free = train(0, "");
@@ -136,10 +196,7 @@ TEST_F(Offload, TakesNoMoreOfTheHostThanItMay) {
   const auto limit = static_cast<int64_t>(0.75 * static_cast<double>(free.stats.arena_bytes));
   const FittedTraining moved = train(limit, "-recompute");
   ASSERT_GT(moved.stats.host_bytes, 0);
-  struct Limited {
-    explicit Limited(int64_t bytes) { set_pinned_limit(DeviceKind::sim, bytes); }
-    ~Limited() { set_pinned_limit(DeviceKind::sim, 0); }
-  } const limited(4096);
+  const HostLimit host_limit(4096);
   const FittedTraining again = train(limit, "");
   EXPECT_EQ(again.stats.host_bytes, 0);
   EXPECT_GT(count(*again.fit, "recompute"), 0);

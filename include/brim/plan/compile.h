@@ -49,7 +49,9 @@ struct CompileOptions {
   /// Memory layouts are chosen by a rule (nhwc where there are large convolutions) instead of by
   /// measurement: the same on every machine, and for a step that computes a batch in several parts.
   bool fixed_layouts = false;
-  MemoryPolicy memory_policy = MemoryPolicy::shortest;  ///< of what has no room meanwhile
+  /// What decides which tensors are moved to the host or computed again, where the step does not
+  /// fit; by the rules of vDNN also where it does.
+  MemoryPolicy memory_policy = MemoryPolicy::shortest;
   /// Told how much is done while memory layouts are measured: seconds for a large network whose
   /// layers this machine never timed before.
   std::function<void(double fraction)> progress = {};
@@ -134,7 +136,7 @@ class Compiler {
   StepForecast forecast(std::span<const Tensor> inputs, const Step& step);
   std::string explain() const;    ///< as CompiledStep::explain()
   PlanTimeline timeline() const;  ///< of the newest plan; empty without one
-  /// Of the newest plan; empty where it fits as it is.
+  /// As CompiledStep::memory_fit().
   std::optional<MemoryFit> memory_fit() const;
   CompileStats stats() const;  ///< what it did so far
 
@@ -193,7 +195,8 @@ class CompiledStep {
   std::string explain() const { return compiler_.explain(); }
   /// Empty without a plan.
   PlanTimeline timeline() const { return compiler_.timeline(); }
-  /// How the newest plan was fitted into its device's memory; empty where it fits as it is.
+  /// How the newest plan was fitted into its device's memory; empty where it fits as it is and its
+  /// MemoryPolicy has nothing moved.
   std::optional<MemoryFit> memory_fit() const { return compiler_.memory_fit(); }
   CompileStats stats() const { return compiler_.stats(); }  ///< what it did so far
 

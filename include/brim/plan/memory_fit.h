@@ -13,15 +13,19 @@ enum class MemoryPolicy : uint8_t {
   in_turn,   ///< the same if each copy is waited for at once
   /// Rules of vDNN (Rhu et al., "vDNN: virtualized deep neural networks for scalable,
   /// memory-efficient neural network design", 2016), to compare with: the inputs of convolutions
-  /// are moved, whether the step fits or not. The copy of a layer's input runs beside the layer and
-  /// is waited for at its end; on the way back each layer fetches that of the next one, at most as
-  /// far as the next convolution, and waits for it at its own end.
+  /// are moved, whether the step fits or not; nothing is on the CPU, nor where the host's limit is
+  /// too low. The copy of a layer's input runs beside the layer and is waited for at its end; on
+  /// the way back each layer fetches that of the next one, at most as far as the next convolution,
+  /// and waits for it at its own end. These policies need the pass `offload`.
   vdnn_conv,
   vdnn_all,  ///< the same of the inputs of all layers
   /// vDNN's choice between them: nothing is moved, or the inputs of convolutions, or all, whichever
   /// is the first that fits. Its choice among algorithms of convolutions is not made.
   vdnn_dynamic
 };
+
+/// Whether a policy follows the rules of vDNN instead of searching.
+constexpr bool is_vdnn(MemoryPolicy policy) { return policy >= MemoryPolicy::vdnn_conv; }
 
 /// What a step does with the tensors that it does not use for a while, where they do not all fit:
 /// it keeps them on the device, moves them to the host and back, or computes them again.
@@ -35,10 +39,11 @@ struct MemoryFit {
     std::string why;           ///< why that was chosen
     double seconds = 0;        ///< predicted: of its copies, both ways, or of computing it again
   };
-  std::vector<Tensor> tensors;             ///< in the order in which they are made
-  int64_t room = 0;                        ///< bytes for temporaries
-  int64_t before = 0, after = 0;           ///< bytes of the arena
-  int64_t least = 0;                       ///< about what the least room is in which it could run
+  std::vector<Tensor> tensors;    ///< in the order in which they are made
+  int64_t room = 0;               ///< bytes for temporaries
+  int64_t before = 0, after = 0;  ///< bytes of the arena
+  /// About the least room in which it could run: by the rules of vDNN, the arena that these leave.
+  int64_t least = 0;
   int64_t host = 0;                        ///< bytes of pinned memory of the host
   double seconds_before = 0, seconds = 0;  ///< of a step, predicted
   double waiting = 0;                      ///< of `seconds`, for copies
@@ -46,6 +51,8 @@ struct MemoryFit {
   /// Infinite where nothing can be copied.
   double link_bound = 0;
   bool fits = false;  ///< whether it now fits
+  /// The rules of vDNN move `host` bytes, but the host's limit leaves less: nothing is moved.
+  bool host_is_short = false;
 };
 
 }  // namespace brim
