@@ -103,8 +103,10 @@ TEST(PlanCommand, MovesNothingByVdnnBeyondTheHostsLimit) {
 }
 
 /// vDNN trains VGG-16 at batch 256 with 18 % less throughput than a card with memory for all (Rhu
-/// et al., 2016). The card is as fast as it was measured to be.
-TEST(PlanCommand, VdnnCostsWhatItsAuthorsMeasured) {
+/// et al., 2016): by its dynamic policy, which also chooses algorithms of convolutions, in 12 GB.
+/// What is simulated instead is vdnn-all with one algorithm, on a card that is as fast as it was
+/// measured to be but has 14 GB. Five points are what the comparison is meant to hold.
+TEST(PlanCommand, VdnnAllIsWithinFivePointsOfItsAuthorsFigure) {
   const char* const root = std::getenv("BRIM_SOURCE_DIR");
   const std::string card = std::string(root ? root : ".") + "/bench/profiles/titan-x-cudnn4.toml";
   const auto row = [&](std::vector<std::string> more) {
@@ -113,12 +115,16 @@ TEST(PlanCommand, VdnnCostsWhatItsAuthorsMeasured) {
     return json::parse(run_brim(args).out)["rows"][0];
   };
   EXPECT_NEAR(row({"memory,dead_code", "vgg11", "--batch", "64"})["step_s"], 0.529, 0.005);
-  const json vdnn =
-      row({"memory,dead_code,offload", "vgg16", "--batch", "256", "--policy", "vdnn-all"});
-  ASSERT_TRUE(vdnn["fits"].get<bool>()) << vdnn;
-  const double loss =
-      1 - vdnn["predicted_before_s"].get<double>() / vdnn["predicted_s"].get<double>();
-  EXPECT_NEAR(loss, 0.18, 0.05);
+  const auto loss = [&](const char* policy) {
+    const json vdnn =
+        row({"memory,dead_code,offload", "vgg16", "--batch", "256", "--policy", policy});
+    EXPECT_TRUE(vdnn["fits"].get<bool>()) << vdnn;
+    return 1 - vdnn["predicted_before_s"].get<double>() / vdnn["predicted_s"].get<double>();
+  };
+  EXPECT_NEAR(loss("vdnn-all"), 0.18, 0.05);
+  // Without a choice of algorithms the dynamic policy finds that less has to be moved.
+  EXPECT_DOUBLE_EQ(loss("vdnn-dynamic"), loss("vdnn-conv"));
+  EXPECT_LT(loss("vdnn-dynamic"), 0.08);
 }
 
 TEST(PlanCommand, TellsWhatDoesNotFit) {

@@ -159,6 +159,25 @@ TEST_F(Offload, MovesNothingByVdnnBeyondTheHostsLimit) {
   EXPECT_NE(message.find("to the host, more than its limit"), std::string::npos) << message;
 }
 
+/// With what a step waits for, collectives included, counted before as after.
+TEST_F(Offload, ComparesLikeTimesByVdnn) {
+  train::Recipe recipe;
+  recipe.model = "resnet18-cifar";
+  const auto of = [&](MemoryPolicy policy) {
+    return train::forecast(recipe, {.batch = 32,
+                                    .ranks = 4,
+                                    .links = {.device = 1e8},
+                                    .device = device,
+                                    .outputs = 10,
+                                    .picture = 32,
+                                    .memory_policy = policy});
+  };
+  const train::Forecast moved = of(MemoryPolicy::vdnn_conv);
+  ASSERT_TRUE(moved.fit);
+  EXPECT_DOUBLE_EQ(moved.fit->seconds_before, of(MemoryPolicy::shortest).step.step);
+  EXPECT_DOUBLE_EQ(moved.fit->seconds, moved.step.step);
+}
+
 /// The least that is named is what the rules leave, not what the search could do.
 TEST_F(Offload, TellsWhatVdnnLeaves) {
   const auto arena = train_within(device, 0, "", 1, MemoryPolicy::vdnn_conv).stats.arena_bytes;
