@@ -14,9 +14,11 @@ bool is_convolution(const Launch& launch) {
   return std::string_view(launch.name()).starts_with("conv");
 }
 
+/// Whether a layer reads it before the gap. Sums of gradients, which wait from part to part, are
+/// written last.
 bool is_read_before_gap(const FitModel& model, size_t t) {
-  const std::vector<int>& readers = model.uses().readers(*model.storage(t));
-  return !readers.empty() && readers.front() <= model.activation(t).last_before;
+  const std::vector<int>& writers = model.uses().writers(*model.storage(t));
+  return !std::ranges::count(writers, model.activation(t).last_before);
 }
 
 /// A forward pass and its backward pass. There are several where a step adds up the gradients of
@@ -25,8 +27,8 @@ struct Part {
   int begin, middle, end;  ///< launches, the last one included; `middle` ends the forward pass
 };
 
-/// A forward pass ends at the launch during which the most of its layers' inputs wait. Hardly any
-/// wait between two parts.
+/// A forward pass ends at the launch during which the most of its layers' inputs wait. Between
+/// two parts less than half of them do.
 std::vector<Part> parts_of(const FitModel& model) {
   const FitProblem& p = model.problem();
   const size_t launches = p.seconds.size();
@@ -46,7 +48,7 @@ std::vector<Part> parts_of(const FitModel& model) {
       most_of_part = waiting[i];
       middle = static_cast<int>(i);
     }
-    if (4 * waiting[i] >= most || 2 * most_of_part <= most) continue;
+    if (2 * waiting[i] >= most_of_part || 2 * most_of_part <= most) continue;
     int begin = 0;
     if (!parts.empty()) {
       const auto fewest =

@@ -126,6 +126,23 @@ TEST_F(Offload, MovesAllPartsByVdnn) {
   }
 }
 
+/// Also where large gradients wait from part to part to be added up.
+TEST_F(Offload, MovesAllPartsOfALargeNetworkByVdnn) {
+  const auto offloaded = [&](int parts) {
+    train::Recipe recipe;
+    recipe.model = "vgg11";
+    recipe.virtual_ranks = parts;
+    const train::Forecast f = train::forecast(recipe, {.batch = 4 * parts,
+                                                       .device = device,
+                                                       .outputs = 10,
+                                                       .picture = 64,
+                                                       .memory_policy = MemoryPolicy::vdnn_conv});
+    return f.fit ? count(*f.fit, "offload") : 0;
+  };
+  EXPECT_GT(offloaded(1), 0);
+  EXPECT_EQ(offloaded(4), 4 * offloaded(1));
+}
+
 TEST_F(Offload, TellsWhyVdnnMoves) {
   for (const auto& [policy, why] :
        {std::pair{MemoryPolicy::vdnn_conv, "vDNN moves inputs of convolutions"},
