@@ -30,8 +30,8 @@ struct ForecastOptions {
   int64_t outputs = 1000;         ///< of the network: classes
   int64_t picture = 224;          ///< width and height, where Recipe::input.size says nothing
   bool overlap = true;            ///< gradients are reduced while others are computed
-  Bucketing bucketing = Bucketing::solved;
-  double bucket_bytes = 25 << 20;  ///< of buckets that are not solved
+  Bucketing bucketing = Bucketing::solved;  ///< which gradients are reduced together
+  double bucket_bytes = 25 << 20;           ///< of buckets that are not solved
   /// Standard deviation of a device's time to compute a step, over its mean; see
   /// expected_slowest(). Ranks wait once a step: not at each layer, as SyncBatchNorm has them.
   double step_spread = 0;
