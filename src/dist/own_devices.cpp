@@ -32,25 +32,17 @@ std::string shared_device(const std::vector<RankDevice>& ranks) {
 }
 
 void check_own_device(Transport& transport, const Call& call, const RankDevice& own) {
-  const auto size = static_cast<size_t>(transport.size());
-  const auto rank = static_cast<size_t>(transport.rank());
-  std::vector<Row> rows(size);
-  put_text(rows[rank].identity, own.identity);
-  put_text(rows[rank].device, own.device);
-  put_text(rows[rank].host, own.host);
-  std::vector<Outgoing> out;
-  std::vector<Incoming> in;
-  for (size_t r = 0; r < size; ++r) {
-    if (r == rank) continue;
-    out.push_back({static_cast<int>(r), &rows[rank], sizeof(Row)});
-    in.push_back({static_cast<int>(r), &rows[r], sizeof(Row)});
-  }
-  transport.exchange(call, out, in);
+  std::vector<Row> rows(static_cast<size_t>(transport.size()));
+  Row& row = rows[static_cast<size_t>(transport.rank())];
+  put_text(row.identity, own.identity);
+  put_text(row.device, own.device);
+  put_text(row.host, own.host);
+  exchange_rows(transport, call, rows.data(), sizeof(Row));
   std::vector<RankDevice> ranks;
-  for (const Row& row : rows)
-    ranks.push_back({.identity = take_text(row.identity),
-                     .device = take_text(row.device),
-                     .host = take_text(row.host)});
+  for (const Row& r : rows)
+    ranks.push_back({.identity = take_text(r.identity),
+                     .device = take_text(r.device),
+                     .host = take_text(r.host)});
   const std::string why = shared_device(ranks);
   BRIM_CHECK(why.empty(), DistError, "[dist] {}", why);
 }

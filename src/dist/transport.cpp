@@ -121,18 +121,24 @@ uint64_t this_host() {
   return xxh64(text.data(), text.size(), 0);
 }
 
-void find_ranks_per_host(Transport& transport) {
-  const auto size = static_cast<size_t>(transport.size());
-  const auto own = static_cast<size_t>(transport.rank());
-  std::vector<uint64_t> hosts(size, this_host());
+void exchange_rows(Transport& transport, const Call& call, void* rows, size_t bytes) {
+  const auto at = [&](int rank) {
+    return static_cast<char*>(rows) + static_cast<size_t>(rank) * bytes;
+  };
   std::vector<Outgoing> out;
   std::vector<Incoming> in;
-  for (size_t r = 0; r < size; ++r) {
-    if (r == own) continue;
-    out.push_back({static_cast<int>(r), &hosts[own], sizeof(uint64_t)});
-    in.push_back({static_cast<int>(r), &hosts[r], sizeof(uint64_t)});
+  for (int r = 0; r < transport.size(); ++r) {
+    if (r == transport.rank()) continue;
+    out.push_back({r, at(transport.rank()), bytes});
+    in.push_back({r, at(r), bytes});
   }
-  transport.exchange({}, out, in);
+  transport.exchange(call, out, in);
+}
+
+void find_ranks_per_host(Transport& transport) {
+  const auto size = static_cast<size_t>(transport.size());
+  std::vector<uint64_t> hosts(size, this_host());
+  exchange_rows(transport, {}, hosts.data(), sizeof(uint64_t));
   size_t each = 1;
   while (each < size && hosts[each] == hosts[0]) ++each;
   bool regular = size % each == 0;

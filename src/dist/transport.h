@@ -121,6 +121,10 @@ class Transport {
   std::map<std::string, std::shared_ptr<void>> links_;
 };
 
+/// Gives each rank the rows of all others: `rows` has one of `bytes` for each rank, of which this
+/// rank's is filled in. Called by all ranks; throws DistError as Transport::exchange() does.
+void exchange_rows(Transport& transport, const Call& call, void* rows, size_t bytes);
+
 /// A number that no other host has.
 uint64_t this_host();
 /// Settles with the other ranks how many there are on each host: those whose kernel was booted once
