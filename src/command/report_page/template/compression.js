@@ -27,16 +27,6 @@ function stagesTable(made) {
   return table(columns.map(([head]) => head), stages.map((stage) => columns.map(([, cell]) => cell(stage))));
 }
 
-/// Why a layer is what it is, in the page's language. The command writes English with values in it, as "its outputs (4) are fewer than a vector".
-function reason(text) {
-  for (const [pattern, translation] of entriesOf(texts.reasons)) {
-    const literal = pattern.split("{}").map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-    const found = new RegExp(`^${literal.join("(\\S+)")}$`).exec(text);
-    if (found) return found.slice(1).reduce((filled, value) => filled.replace("{}", () => value), translation);
-  }
-  return text;
-}
-
 /// What became of a layer, in words.
 function fate(became) {
   const forms = [
@@ -46,7 +36,7 @@ function fate(became) {
     isNumber(became.zeros) ? say("zeros", { share: percent(became.zeros) }) : "",
     isNumber(became.error) ? say("output_error", { share: percent(became.error) }) : "",
   ].filter(isText).join(", ");
-  const why = isText(became.why) ? reason(became.why) : "";
+  const why = isText(became.why) ? translated(became.why) : "";
   return [forms, why].filter(isText).join(": ") || "f32";
 }
 

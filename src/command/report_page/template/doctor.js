@@ -9,7 +9,7 @@ function beforeAndAfter(run, doctor) {
   const series = sides.map((side, i) => ({ label: say(`doctor_${side}`), values: causes.map((cause) => 100 * (shares[i].get(cause) ?? 0)) }));
   const title = say("doctor_shares_of", { run: run.name });
   const because = sides.map((side) => arrayOf(doctor[side].causes).flatMap((cost) => arrayOf(cost?.because).filter(isText)
-    .map((reason) => [say(`doctor_${side}`), causeName(cost.cause), reason]))).flat();
+    .map((reason) => [say(`doctor_${side}`), causeName(cost.cause), translated(reason)]))).flat();
   return card(title, barChart(title, causes.map(causeName), series, null, { min: 0, max: 100 }),
     details(table([say("cause"), ...series.map((one) => one.label)], causes.map((cause, i) => [causeName(cause), ...series.map((one) => `${number(one.values[i])} %`)]))),
     ...(because.length ? [table(["", say("cause"), say("because")], because)] : []));
@@ -19,7 +19,7 @@ function doctorCards(run) {
   const doctor = run.result.doctor;
   if (!isNumber(doctor?.before?.busy?.value)) return [];
   const rows = arrayOf(doctor.trials).filter((trial) => isText(trial?.what)).map((trial) =>
-    [trial.what, isText(trial.failure) ? trial.failure : ratioOf(trial.speedup), say(`verdict_${String(trial.verdict).replaceAll(" ", "_")}`)]);
+    [translated(trial.what), isText(trial.failure) ? trial.failure : ratioOf(trial.speedup), say(`verdict_${String(trial.verdict).replaceAll(" ", "_")}`)]);
   const made = card(say("doctor_trials_of", { run: run.name }), table([say("change"), say("times_as_fast"), say("verdict")], rows),
     element("p", { class: "about" }, `${say("doctor_in_all")}: ${ratioOf(doctor.speedup)}`));
   return [beforeAndAfter(run, doctor), made];

@@ -73,8 +73,8 @@ function notesOf(run) {
   for (const [device, entries] of entriesOf(run.result.reconciliation)) {
     for (const entry of arrayOf(entries)) {
       if (!isNumber(entry?.residual) || Math.abs(entry.residual) <= 0.005) continue;
-      notes.push(say("differs", { device, what: String(entry.what), one: number(entry.one), other: number(entry.other), share: signed(entry.residual) }) +
-        (isText(entry.reason) ? `: ${entry.reason}` : ""));
+      notes.push(say("differs", { device, what: translated(String(entry.what)), one: number(entry.one), other: number(entry.other), share: signed(entry.residual) }) +
+        (isText(entry.reason) ? `: ${translated(entry.reason)}` : ""));
     }
   }
   if (run.bad_result) notes.push(say("bad_result"));
@@ -193,8 +193,8 @@ function showLoader() {
     const decisions = arrayOf(loader.decisions).filter(isText);
     const made = card(run.name, table([say("part"), say("value")], [[say("workers"), number(loader.workers)], [say("slots"), number(loader.slots)]]),
       element("p", { class: "about" }, `${say("decisions")}: ${decisions.length > 0 ? "" : say("none")}`),
-      element("ul", {}, ...decisions.map((line) => element("li", {}, line))));
-    if (parts.length > 0) made.append(table([say("part"), say("sum_of_workers")], parts.map(([name, value]) => [name, number(value)])));
+      element("ul", {}, ...decisions.map((line) => element("li", {}, translated(line)))));
+    if (parts.length > 0) made.append(table([say("part"), say("sum_of_workers")], parts.map(([name, value]) => [translated(name), number(value)])));
     return made;
   }));
 }
