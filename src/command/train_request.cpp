@@ -102,6 +102,7 @@ TrainRequest parse_request(const TrainArguments& o) {
   request.launched = dist::launch_environment();
   request.arguments = o;
   request.traces = !o.trace.empty();
+  request.keep_gradients = !o.tensorboard.empty();
   if (request.launched.rank > 0) {  // what is written is rank 0's
     TrainArguments& own = request.arguments;
     own.json.clear(), own.trace.clear(), own.tensorboard.clear();

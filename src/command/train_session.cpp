@@ -144,8 +144,7 @@ class TrainSession {
     o.stage = [this](const char* what, double part) { display_.show(what, part); };
     o.first_step = [this] { startup_ms_ = milliseconds_since_start(); };
     o.board = &live_.board();
-    // Plans of several processes must be alike, and TensorBoard is rank 0's alone.
-    o.keep_gradients = !arguments_.tensorboard.empty() && !request_.launched.is_distributed();
+    o.keep_gradients = request_.keep_gradients;
     o.heat = heat_ ? &*heat_ : nullptr;
     o.warn = [this](const std::string& line) { warn(line); };
     o.stop = &stop_;

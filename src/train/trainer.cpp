@@ -62,11 +62,11 @@ Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, 
     recipe.virtual_ranks = virtual_ranks;  // what decides the bits is kept
   if (world_size() > 1)
     check_ranks_agree(fmt::format(
-        "{}compile = {}\npasses = {}\nmax_steps = {}\nsteps_per_graph = {}\nsharded checkpoints = "
-        "{}, every {} steps, {} s\n",
+        "{}compile = {}\npasses = {}\nmax_steps = {}\nsteps_per_graph = {}\ngradients kept = "
+        "{}\nsharded checkpoints = {}, every {} steps, {} s\n",
         recipe.learned_toml(), options.compile, options.passes, options.max_steps,
-        options.steps_per_graph, options.checkpoint.sharded, options.checkpoint.every_steps,
-        options.checkpoint.every_seconds));
+        options.steps_per_graph, options.keep_gradients, options.checkpoint.sharded,
+        options.checkpoint.every_steps, options.checkpoint.every_seconds));
   const std::vector<std::string> metrics = metrics_of(*task, r);
   decisive_metric = !r.validation.by.empty() ? r.validation.by : metrics.empty() ? "" : metrics[0];
   BRIM_CHECK(

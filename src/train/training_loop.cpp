@@ -99,22 +99,16 @@ TrainingLoop::TrainingLoop(Trainer::State& state, Measuring measuring)
 void TrainingLoop::compile_steps() {
   if (!s_.options.compile) return;
   compiled_.emplace(compile_options());
-  if (s_.options.keep_gradients && !s_.options.data_on_device) {
-    CompileOptions keeping = compile_options();
-    keeping.keep_gradients = true;
-    keeping_.emplace(keeping);
-  }
+  if (s_.options.keep_gradients) keeping_.emplace(compile_options(/*keep_gradients=*/true));
   if (!s_.options.data_on_device) return;
-  resident_step_.emplace(
-      [this] {
-        const data::Batch batch = feed_.next_in_step();
-        update(parts_of(batch));
-      },
-      compile_options());
+  const auto step = [this] { update(parts_of(feed_.next_in_step())); };
+  resident_.emplace(step, compile_options());
+  if (keeping_) resident_keeping_.emplace(step, compile_options(/*keep_gradients=*/true));
 }
 
-CompileOptions TrainingLoop::compile_options() {
+CompileOptions TrainingLoop::compile_options(bool keep_gradients) {
   return {.passes = s_.options.passes,
+          .keep_gradients = keep_gradients,
           .fall_back = true,
           .fixed_layouts = s_.virtual_ranks > 1,  // so that any number of ranks agrees
           .progress =
@@ -181,9 +175,7 @@ void TrainingLoop::step(const data::Batch& batch) {
     // Each part's tensors are inputs of their own, so a plan does not know how many share a batch.
     for (const data::Batch& part : parts)
       visit_tensors(part, [&](const Tensor& tensor) { inputs_.push_back(tensor); });
-    if (keeps_gradients_) s_.optimizer->zero_grad();  // as the plan has met them
-    keeps_gradients_ = keeping_ && batch.index + 1 == per_epoch_;
-    plan::Compiler& compiled = keeps_gradients_ ? *keeping_ : *compiled_;
+    plan::Compiler& compiled = keep_gradients_of(batch.index) ? *keeping_ : *compiled_;
     compiled.run(inputs_, [this, &parts](std::span<const Tensor> tensors) {
       std::vector<data::Batch> recorded(parts.begin(), parts.end());
       size_t k = 0;
@@ -203,10 +195,17 @@ void TrainingLoop::step(const data::Batch& batch) {
   s_.schedule->step();
 }
 
+bool TrainingLoop::keep_gradients_of(int64_t batch) {
+  if (keeps_gradients_) s_.optimizer->zero_grad();  // as the other plan has met them
+  keeps_gradients_ = keeping_ && batch + 1 == per_epoch_;
+  return keeps_gradients_;
+}
+
 int64_t TrainingLoop::take_steps(data::DeviceEpoch& epoch) {
-  if (!resident_step_) return 0;
+  if (!resident_) return 0;
   const int64_t count = s_.options.steps_per_graph;
-  if (progress_.steps - progress_.step >= count && epoch.take(count)) return count;
+  const int64_t left = per_epoch_ - at_.batch - (keeping_ ? 1 : 0);  // the last is one by itself
+  if (std::min(progress_.steps - progress_.step, left) >= count && epoch.take(count)) return count;
   return epoch.take(1) ? 1 : 0;
 }
 
@@ -238,7 +237,8 @@ int64_t TrainingLoop::queue_steps(data::DeviceEpoch& epoch) {
     at_.batch = s_.options.repeat_batch ? at_.batch + 1 : batch->index + 1;
   } else {
     const diag::Span span("step", diag::Cause::dispatch);
-    resident_step_->repeat(static_cast<int>(count), [this] { s_.schedule->step(); });
+    auto& resident = keep_gradients_of(at_.batch) ? *resident_keeping_ : *resident_;
+    resident.repeat(static_cast<int>(count), [this] { s_.schedule->step(); });
     losses_.count(count);
     at_.batch += count;
   }
@@ -472,17 +472,17 @@ void TrainingLoop::tell_compiled(TrainResult& result) const {
   result.compile = compiled_->stats();
   result.plan = compiled_->explain();
   result.timeline = compiled_->timeline();
-  if (!resident_step_) return;
+  if (!resident_) return;
   const CompileStats others = result.compile;  // of batches that are no full ones
-  result.compile = resident_step_->stats();
+  result.compile = resident_->stats();
   result.compile.plans += others.plans;
   result.compile.replays += others.replays;
   result.compile.eager_steps += others.eager_steps;
   result.compile.compile_ms += others.compile_ms;
-  result.plan = others.plans == 0 ? resident_step_->explain()
-                                  : "of full batches:\n" + resident_step_->explain() +
+  result.plan = others.plans == 0 ? resident_->explain()
+                                  : "of full batches:\n" + resident_->explain() +
                                         "of other batches:\n" + result.plan;
-  result.timeline = resident_step_->timeline();
+  result.timeline = resident_->timeline();
 }
 
 }  // namespace brim::train

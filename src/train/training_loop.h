@@ -48,9 +48,12 @@ class TrainingLoop {
   /// How many steps come next in one launch, making their batches themselves; 0: the next batch
   /// comes from the epoch, because it is no full one, or nothing of the kind is compiled.
   int64_t take_steps(data::DeviceEpoch& epoch);
+  /// Whether the plan that comes next is the one that keeps the gradients: of the epoch's last
+  /// batch, with TrainOptions::keep_gradients.
+  bool keep_gradients_of(int64_t batch);
   /// Forward, backward, update, and the next learning rate.
   void step(const data::Batch& batch);
-  CompileOptions compile_options();
+  CompileOptions compile_options(bool keep_gradients = false);
   /// Nothing is compiled before the first step.
   void compile_steps();
   /// Of a batch, without copying.
@@ -104,13 +107,12 @@ class TrainingLoop {
   diag::Sampling* const sampling_;
   data::DeviceLoader& feed_;
   Pruner pruner_;
-  std::optional<plan::Compiler> compiled_;
-  std::optional<plan::Compiler>
-      keeping_;                          // with TrainOptions::keep_gradients: the last of an epoch
+  using ResidentStep = CompiledStep<std::function<void()>>;  // makes its batch, too
+  std::optional<plan::Compiler> compiled_, keeping_;
+  std::optional<ResidentStep> resident_, resident_keeping_;
   bool keeps_gradients_ = false;         // of the step before
   std::optional<data::Batch> repeated_;  // of TrainOptions::repeat_batch
   std::vector<Tensor> inputs_;           // of compiled_, while it runs: the tensors of a batch
-  std::optional<CompiledStep<std::function<void()>>> resident_step_;  // makes its batch, too
   StepClock clock_;
   OpWindows ops_;
   std::optional<CheckpointShards> shards_;  // of ranks that write together

@@ -50,10 +50,18 @@ TEST_F(Watching, TensorBoardIsToldOfLossWeightsTestAndAccount) {
 }
 
 TEST_F(Watching, CompiledStepsHaveGradientsOnce) {
-  const Ran ran = train({"--epochs", "2", "--tensorboard", folder / "events"});
-  ASSERT_EQ(ran.code, 0) << ran.err;
-  const std::vector<std::string> tags = tags_of(only_file(folder / "events"));
-  EXPECT_EQ(std::ranges::count(tags, "gradients/fc3.bias"), 2);
+  const auto gradients = [&](const Ran& ran, const std::string& events) {
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return std::ranges::count(tags_of(only_file(events)), "gradients/fc3.bias");
+  };
+  const std::string host = folder / "host", device = folder / "device", ranks = folder / "ranks";
+  EXPECT_EQ(gradients(train({"--epochs", "2", "--tensorboard", host}), host), 2);
+  const Ran resident = train({"--epochs", "2", "--data-on-device", "--tensorboard", device});
+  EXPECT_EQ(gradients(resident, device), 2);
+  const Ran both =
+      run_brim({"launch", "-n", "2", "train", "tutorial-cnn", "--data", folder / "data", "--epochs",
+                "2", "--device", "cpu", "--tensorboard", ranks});
+  EXPECT_EQ(gradients(both, ranks), 2);
 }
 
 TEST_F(Watching, ARunThatGoesOnHasOneGraph) {

@@ -4,6 +4,7 @@
 #include <brim/ops/reduce.h>
 #include <brim/train/trainer.h>
 #include <brim/train/weights.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -68,14 +69,28 @@ TEST_F(TrainerTest, RandomResizedCropIsForTrainingOnly) {
 }
 
 TEST_F(TrainerTest, GradientsOfAnEpochsLastStepAreKeptAndChangeNoBit) {
-  for (const char* const network : {"tutorial-cnn", "cifar-resnet8"}) {
+  struct Case {
+    const char* network;
+    int64_t batch;
+    bool on_device;
+    int64_t plans, plans_that_keep;
+  };
+  for (const auto& [network, batch, on_device, plans, plans_that_keep] :
+       {Case{"tutorial-cnn", 7, false, 2, 1},  // the last batch is smaller
+        Case{"cifar-resnet8", 7, false, 2, 1}, Case{"tutorial-cnn", 10, false, 1, 1},
+        Case{"tutorial-cnn", 7, true, 2, 1}, Case{"tutorial-cnn", 10, true, 1, 1}}) {
     recipe.model = network;
+    recipe.batch = batch;
+    const std::string name = fmt::format("{}-{}{}", network, batch, on_device ? "-on-device" : "");
     std::string without;
     for (const bool keep : {false, true}) {
-      const std::string out = folder / (network + std::string(keep ? "-kept" : ""));
+      const std::string out = folder / (name + std::string(keep ? "-kept" : ""));
       std::vector<bool> kept;
       Trainer* running = nullptr;
-      TrainOptions options{.out = out, .keep_gradients = keep};
+      TrainOptions options{.data_on_device = on_device,
+                           .steps_per_graph = on_device ? 4 : 1,
+                           .out = out,
+                           .keep_gradients = keep};
       options.progress = [&](const Progress& p) {
         if (!p.epoch_done) return;
         const std::vector<Tensor> parameters = running->model().parameters();
@@ -86,10 +101,10 @@ TEST_F(TrainerTest, GradientsOfAnEpochsLastStepAreKeptAndChangeNoBit) {
       Trainer trainer(recipe, options);
       running = &trainer;
       const TrainResult result = trainer.run();
-      EXPECT_EQ(kept, std::vector<bool>(3, keep)) << network;
-      EXPECT_EQ(result.compile.plans, keep ? 1 : 2) << network;  // the last batch is smaller
+      EXPECT_EQ(kept, std::vector<bool>(3, keep)) << name;
+      EXPECT_EQ(result.compile.plans, keep ? plans_that_keep : plans) << name;
       const std::string weights = slurp(out + "/model.safetensors");
-      EXPECT_TRUE(!keep || weights == without) << network;
+      EXPECT_TRUE(!keep || weights == without) << name;
       without = weights;
     }
   }
