@@ -43,7 +43,8 @@ struct Variant {
 
 std::vector<std::string> switched() {
   std::vector<std::string> names;
-  for (const plan::Pass& pass : plan::all_passes()) names.emplace_back(pass.name);
+  for (const plan::Pass& pass : plan::all_passes())
+    if (!pass.only_if_named) names.emplace_back(pass.name);
   names.emplace_back(plan::kMemoryPass);
   return names;
 }

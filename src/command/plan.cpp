@@ -110,15 +110,17 @@ class Planner {
 };
 
 struct Counts {
-  int64_t kept = 0, offloaded = 0, again = 0;  ///< bytes
+  int64_t offloaded = 0, again = 0, rounded = 0;  ///< bytes
 };
 Counts counts_of(const train::Forecast& f) {
   Counts counts;
   if (!f.fit) return counts;
-  for (const MemoryFit::Tensor& t : f.fit->tensors)
-    (t.choice == "keep"      ? counts.kept
-     : t.choice == "offload" ? counts.offloaded
-                             : counts.again) += t.bytes;
+  for (const MemoryFit::Tensor& t : f.fit->tensors) {
+    if (t.choice == "offload") counts.offloaded += t.bytes;
+    if (t.choice == "offload bf16") counts.offloaded += t.bytes / 2;
+    if (t.choice == "recompute") counts.again += t.bytes;
+    if (t.choice.ends_with("bf16")) counts.rounded += t.bytes;
+  }
   return counts;
 }
 
@@ -136,6 +138,9 @@ std::string why_not(const train::Forecast& f, const std::string& policy) {
   if (f.fit && is_vdnn(policy_of(policy)))
     return fmt::format("by {} temporaries take {}, and {} are left beside {} and scratch memory",
                        policy, format_bytes(f.fit->least), format_bytes(f.fit->room), others);
+  if (f.fit && f.fit->seconds_rounded > 0)
+    return fmt::format("it would with --passes +round_activations, {:+.1f} %",
+                       100 * (f.fit->seconds_rounded / f.fit->seconds_before - 1));
   return fmt::format("{} besides temporaries, which take {}{}", others, f.fit ? "at least " : "",
                      format_bytes(f.fit ? f.fit->least : f.step.arena_bytes));
 }
@@ -152,11 +157,13 @@ void print(const Row& row, const std::string& policy) {
     return;
   }
   const Counts counts = counts_of(f);
-  say(stdout, "{:>10} {:>10} {:>11.3f} ms {:>8} {:>10} {:>11} {:>10}{}\n", format_bytes(f.memory),
+  say(stdout, "{:>10} {:>10} {:>11.3f} ms {:>8} {:>10} {:>11} {:>10} {:>10}{}\n",
+      format_bytes(f.memory),
       format_bytes(f.memory - f.step.arena_bytes + (f.fit ? f.fit->before : f.step.arena_bytes)),
       1e3 * f.step.step, f.fit ? fmt::format("{:+.1f} %", 100 * longer(f)) : "",
       counts.offloaded ? format_bytes(counts.offloaded) : "",
       counts.again ? format_bytes(counts.again) : "",
+      counts.rounded ? format_bytes(counts.rounded) : "",
       f.step.host_bytes ? format_bytes(f.step.host_bytes) : "",
       f.fit && f.fit->host_is_short ? fmt::format("  nothing is moved: {}", why_not(f, policy))
                                     : "");
@@ -174,9 +181,9 @@ void print_choices(const Row& row) {
         "if they were only copied, the link to the host would make the step at least {:.1f} % "
         "longer\n",
         100 * fit.link_bound / fit.seconds_before);
-  say(stdout, "{:<28}{:>11}  {:<10}{:>10}  {}\n", "made by", "size", "choice", "cost", "because");
+  say(stdout, "{:<28}{:>11}  {:<13}{:>10}  {}\n", "made by", "size", "choice", "cost", "because");
   for (const MemoryFit::Tensor& t : fit.tensors)
-    say(stdout, "{:<28}{:>11}  {:<10}{:>10}  {} ({} {})\n", t.made_by, format_bytes(t.bytes),
+    say(stdout, "{:<28}{:>11}  {:<13}{:>10}  {} ({} {})\n", t.made_by, format_bytes(t.bytes),
         t.choice, t.seconds > 0 ? fmt::format("{:.3f} ms", 1e3 * t.seconds) : "", t.why, t.dtype,
         t.shape);
 }
@@ -196,6 +203,7 @@ Json to_json(const Row& row) {
   const MemoryFit& fit = *f.fit;
   json["temporaries_before_bytes"] = fit.before;
   json["temporaries_least_bytes"] = fit.least;
+  json["predicted_rounded_s"] = fit.seconds_rounded > 0 ? Json(fit.seconds_rounded) : Json(nullptr);
   json["host_is_short"] = fit.host_is_short;
   if (!row.fits()) return json;
   json["predicted_s"] = fit.seconds;
@@ -247,7 +255,7 @@ int run(const Options& o) {
         say(stdout,
             "simulated: {}, {}, on {}; no device was used\n\n"
             "  batch      limit     memory    without           step   longer   offloaded  "
-            "recomputed"
+            "recomputed       bf16"
             "    on host\n",
             o.recipe, recipe.precision, profile.name);
       if (tells) print(rows.back(), o.policy);
@@ -302,7 +310,8 @@ const Register plan_command(
        args.add("--precision", o->precision, "instead of the recipe's")
            .one_of({"fp32", "tf32", "fp16", "bf16"});
        args.add("--passes", o->passes,
-                "that run, as -offload or -recompute: without moving or computing again");
+                "that run, as -offload or -recompute: without moving or computing again; "
+                "+round_activations: what has no room may be bf16 meanwhile");
        args.add("--policy", o->policy,
                 "what decides what is moved: the search, the search without overlap, or vDNN's "
                 "rules")

@@ -45,17 +45,19 @@ std::string explain_fit(const MemoryFit& fit, bool by_vdnn) {
     return text + fmt::format("; vDNN's rules need {} of the host, more than its limit leaves\n",
                               of(fit.host));
   if (!fit.fits)
-    return text + fmt::format("; {} {}\n",
-                              by_vdnn ? "vDNN's rules leave"
-                                      : "the least in which the step could run is about",
-                              of(fit.least));
+    return text +
+           fmt::format(
+               "; {} {}{}\n",
+               by_vdnn ? "vDNN's rules leave" : "the least in which the step could run is about",
+               of(fit.least),
+               fit.seconds_rounded > 0 ? ", and with round_activations it fits" : "");
   text += fmt::format(
       ", {} now and {} on the host\n  predicted: {:.3f} ms instead of {:.3f}, {:.3f} of them "
       "waiting "
-      "for copies\n  made by                        bytes  choice     cost ms  because\n",
+      "for copies\n  made by                        bytes  choice         cost ms  because\n",
       of(fit.after), of(fit.host), 1e3 * fit.seconds, 1e3 * fit.seconds_before, 1e3 * fit.waiting);
   for (const MemoryFit::Tensor& t : fit.tensors)
-    text += fmt::format("  {:<26}{:>10}  {:<9}{:>9.3f}  {} ({} {})\n", t.made_by, of(t.bytes),
+    text += fmt::format("  {:<26}{:>10}  {:<13}{:>9.3f}  {} ({} {})\n", t.made_by, of(t.bytes),
                         t.choice, 1e3 * t.seconds, t.why, t.dtype, t.shape);
   return text;
 }

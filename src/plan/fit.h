@@ -10,8 +10,16 @@
 
 namespace brim::plan {
 
-enum class Choice : uint8_t { keep, offload, recompute };
+enum class Choice : uint8_t {
+  keep,
+  offload,
+  recompute,
+  keep_bf16,    ///< rounded to bf16 meanwhile: half of the bytes stay
+  offload_bf16  ///< or are moved
+};
 std::string_view name(Choice choice);
+constexpr bool is_moved(Choice c) { return c == Choice::offload || c == Choice::offload_bf16; }
+constexpr bool is_rounded(Choice c) { return c == Choice::keep_bf16 || c == Choice::offload_bf16; }
 
 inline constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
@@ -23,7 +31,15 @@ struct Activation {
       last_use = 0;  ///< launches; the gap is between the first two
   double to_host = kImpossible, to_device = kImpossible;  ///< seconds that a copy takes
   double recompute = kImpossible;                         ///< seconds to compute it once more
+  double to_bf16 = kImpossible, from_bf16 = kImpossible;  ///< seconds to round it, and back
   std::vector<int> made_of;                               ///< activations that computing it reads
+
+  /// Seconds of a choice where nothing hides them; kImpossible where it cannot be made.
+  double seconds_of(Choice choice) const;
+  /// Of what a choice copies, one way or the other.
+  int64_t bytes_of(Choice c) const { return is_rounded(c) ? (bytes + 1) / 2 : bytes; }
+  double seconds_to_host(Choice c) const { return is_rounded(c) ? to_host / 2 : to_host; }
+  double seconds_to_device(Choice c) const { return is_rounded(c) ? to_device / 2 : to_device; }
 };
 
 struct FitProblem {
@@ -32,7 +48,8 @@ struct FitProblem {
   std::vector<Activation> activations;  ///< in the order in which they are made
   int64_t limit = 0;                    ///< bytes
   int64_t host_limit = std::numeric_limits<int64_t>::max();  ///< bytes of what is moved
-  bool in_turn = false;  ///< each copy is waited for at once: nothing hides it
+  bool in_turn = false;    ///< each copy is waited for at once: nothing hides it
+  bool may_round = false;  ///< to bf16, which changes values
 };
 
 /// When the things happen that choices ask for. Launches are those of the problem.
@@ -44,7 +61,7 @@ struct Schedule {
     int arrives_by = -1;   ///< the launch before which the copy back is waited for; -1: needed_by
     bool offloaded_beside = false;  ///< the last use before the gap, instead of behind it
   };
-  std::vector<Trip> trips;  ///< by activation; needed_by alone where it is computed again
+  std::vector<Trip> trips;  ///< by activation; needed_by alone where nothing is copied
   double seconds = 0;       ///< that the step takes
   double waiting = 0;       ///< of them, for copies
   int64_t peak = 0;         ///< bytes

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <utility>
 
+#include "backend/has_kernel.h"
 #include "backend/host_copy.h"
 #include "plan/buckets.h"
+#include "plan/layout.h"
 #include "plan/memory.h"
 #include "plan/stream_order.h"
 
@@ -25,6 +28,16 @@ double seconds_of_copy(const Program& program, const Ref<Storage>& storage, bool
                        ->estimated_seconds();
 }
 
+/// f32 to bf16 and back.
+std::pair<double, double> seconds_of_rounding(const Ref<Storage>& storage) {
+  Tensor exact = as_floats(storage);
+  Tensor rounded = exact.alias(exact.shape(), exact.strides(), 0);
+  rounded.impl()->dtype = DType::bf16;
+  rounded.impl()->storage = Storage::wrap(nullptr, storage->bytes() / 2, storage->device(), {});
+  return {conversion(exact, rounded)->estimated_seconds(),
+          conversion(rounded, exact)->estimated_seconds()};
+}
+
 /// Why a tensor is where it is, for people.
 std::string why(const Activation& a, Choice choice, MemoryPolicy policy) {
   if (is_vdnn(policy)) {
@@ -33,6 +46,8 @@ std::string why(const Activation& a, Choice choice, MemoryPolicy policy) {
     return policy == MemoryPolicy::vdnn_conv ? "vDNN moves inputs of convolutions"
                                              : "vDNN moves inputs of all layers";
   }
+  if (is_rounded(choice))
+    return choice == Choice::keep_bf16 ? "half of it has room" : "half of it costs less to copy";
   if (choice == Choice::offload)
     return a.recompute == kImpossible ? "what makes it cannot be run again"
                                       : "its copies cost less than to compute it again";
@@ -54,8 +69,10 @@ FitModel::FitModel(const Program& program) : program_(program), uses_(program) {
                                                                   : launch->estimated_seconds());
   for (const auto& launch : program.launches)
     for (const Operand& o : launch->operands())
-      if (o.tensor->defined())
+      if (o.tensor->defined()) {
         storages_.try_emplace(o.tensor->storage().get(), o.tensor->storage());
+        if (o.tensor->dtype() != DType::f32) not_f32_.insert(o.tensor->storage().get());
+      }
   list_groups();
   list_activations();
 }
@@ -134,7 +151,15 @@ void FitModel::list_activations() {
       a.to_device = seconds_of_copy(program_, storage, false);
     }
     if (program_.may_recompute && group.maker >= 0) list_recomputation(group, a);
+    list_rounding(storages_.at(group.storage), a);
   }
+}
+
+void FitModel::list_rounding(const Ref<Storage>& storage, Activation& a) const {
+  if (not_f32_.contains(storage.get()) ||
+      !backend::has_kernel("copy", program_.device, DType::bf16))
+    return;
+  std::tie(a.to_bf16, a.from_bf16) = seconds_of_rounding(storage);
 }
 
 void FitModel::list_recomputation(Group& group, Activation& a) {
@@ -171,8 +196,7 @@ std::vector<MemoryFit::Tensor> FitModel::describe(const std::vector<Choice>& cho
     tensor.bytes = a.bytes;
     tensor.choice = name(choices[t]);
     tensor.why = why(a, choices[t], policy);
-    if (choices[t] == Choice::offload) tensor.seconds = a.to_host + a.to_device;
-    if (choices[t] == Choice::recompute) tensor.seconds = a.recompute;
+    tensor.seconds = a.seconds_of(choices[t]);
   }
   return tensors;
 }

@@ -4,6 +4,7 @@
 #include <brim/plan/memory_fit.h>
 
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "plan/fit.h"
@@ -45,6 +46,7 @@ class FitModel {
   void list_groups();
   void list_activations();
   void list_recomputation(Group& group, Activation& a);
+  void list_rounding(const Ref<Storage>& storage, Activation& a) const;
 
   const Program& program_;
   const Uses uses_;
@@ -52,6 +54,7 @@ class FitModel {
   std::vector<Group> groups_;
   std::unordered_map<const Storage*, size_t> group_of_;
   std::unordered_map<const Storage*, Ref<Storage>> storages_;
+  std::unordered_set<const Storage*> not_f32_;  // some launch takes it for something else
 };
 
 }  // namespace brim::plan

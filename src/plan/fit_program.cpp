@@ -1,8 +1,8 @@
 // Activations that nothing uses for a while are moved to pinned memory of the host and fetched
 // again behind the launches before their use (vDNN: Rhu et al., "vDNN: virtualized deep neural
 // networks for scalable, memory-efficient neural network design", 2016), or computed again (Chen et
-// al., "Training deep nets with sublinear memory cost", 2016), whichever of both for each makes the
-// step shortest (fit.h). No bit changes.
+// al., "Training deep nets with sublinear memory cost", 2016), or are bf16 meanwhile, whichever for
+// each makes the step shortest (fit.h). No bit changes but by the last, which is asked for.
 #include "plan/fit_program.h"
 
 #include <brim/core/allocator.h>
@@ -115,8 +115,21 @@ bool follow_vdnn(Program& program, const FitModel& model, MemoryFit& fitted) {
   return false;
 }
 
+/// Of a step that fits if it may round; 0 where it does not either.
+double seconds_if_rounded(Program& program, FitModel& model, const MemoryFit& fitted) {
+  model.problem().may_round = true;
+  model.problem().host_limit = PinnedMemory::of(program.device.kind).room();
+  const std::optional<Solution> solution = solve_for_arena(program, model, fitted.room);
+  return solution ? solution->schedule.seconds : 0;
+}
+
+std::string percent_longer(double seconds, double before) {
+  return fmt::format("{:.1f} %", before > 0 ? 100 * (seconds / before - 1) : 0.0);
+}
+
 /// The best that the search finds. Whether the program is rewritten.
 bool follow_search(Program& program, FitModel& model, MemoryFit& fitted) {
+  model.problem().may_round = program.may_round;
   for (const double s : model.problem().seconds) fitted.seconds_before += s;
   fitted.seconds = fitted.seconds_before;
   model.problem().in_turn = program.memory_policy == MemoryPolicy::in_turn;
@@ -142,6 +155,7 @@ bool follow_search(Program& program, FitModel& model, MemoryFit& fitted) {
   fitted.least = least_limit(model.problem());
   if (!fitted.fits) {
     fitted.tensors.clear();
+    if (!program.may_round) fitted.seconds_rounded = seconds_if_rounded(program, model, fitted);
     return false;
   }
   fitted.after = static_cast<int64_t>(plan_memory(program, true).bytes);
@@ -157,6 +171,10 @@ std::string note_of(const MemoryFit& fitted, bool is_rewritten, bool by_vdnn) {
   if (!is_rewritten && by_vdnn)
     return fmt::format("{} do not fit into {}, nor do the {} that vDNN's rules leave",
                        megabytes(fitted.before), megabytes(fitted.room), megabytes(fitted.least));
+  if (!is_rewritten && fitted.seconds_rounded > 0)
+    return fmt::format("{} do not fit into {}, but would {} longer with round_activations",
+                       megabytes(fitted.before), megabytes(fitted.room),
+                       percent_longer(fitted.seconds_rounded, fitted.seconds_before));
   if (!is_rewritten)
     return fmt::format("{} do not fit into {}, nor would less than about {}",
                        megabytes(fitted.before), megabytes(fitted.room), megabytes(fitted.least));
@@ -165,10 +183,10 @@ std::string note_of(const MemoryFit& fitted, bool is_rewritten, bool by_vdnn) {
   };
   return fmt::format(
       "{} instead of {}: {} tensors moved to the host and back, {} computed again; predicted to "
-      "take {:.1f} % longer",
-      megabytes(fitted.after), megabytes(fitted.before), count(Choice::offload),
-      count(Choice::recompute),
-      fitted.seconds_before > 0 ? 100 * (fitted.seconds / fitted.seconds_before - 1) : 0.0);
+      "take {} longer",
+      megabytes(fitted.after), megabytes(fitted.before),
+      count(Choice::offload) + count(Choice::offload_bf16), count(Choice::recompute),
+      percent_longer(fitted.seconds, fitted.seconds_before));
 }
 
 }  // namespace
@@ -193,7 +211,7 @@ bool fits(const Program& program) {
 }
 
 std::string fit(Program& program) {
-  if (!program.may_offload && !program.may_recompute) return "";
+  if (!program.may_offload && !program.may_recompute && !program.may_round) return "";
   const auto before = static_cast<int64_t>(plan_memory(program, true).bytes);
   int64_t room = room_of(program);
   if (before > room && reclaim(program.device)) room = room_of(program);  // other plans take turns

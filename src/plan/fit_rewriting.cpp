@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/host_copy.h"
+#include "plan/layout.h"
 #include "plan/stream_order.h"
 
 namespace brim::plan {
@@ -22,8 +23,9 @@ FitRewriting::FitRewriting(Program& program, const FitModel& model, const Soluti
     std::ranges::stable_sort(added_[i].fetches, {}, by_number);
     std::ranges::stable_sort(added_[i].again, {}, by_number);
     const size_t first = launches.size();
-    for (auto& offload : added_[i].offloads_beside) add(std::move(offload));
+    for (auto& offload : added_[i].beside) add(std::move(offload));
     for (auto& [_, fetch] : added_[i].fetches) add(std::move(fetch));
+    for (auto& exact : added_[i].exact) add(std::move(exact));
     for (auto& [_, again] : added_[i].again) {
       redirect(*again, i, /*is_new=*/true);
       add(std::move(again));
@@ -32,7 +34,7 @@ FitRewriting::FitRewriting(Program& program, const FitModel& model, const Soluti
     launches.push_back(std::move(program.launches[i]));
     waiting_.push_back(launches[first].get());
     waiting_.back()->waits_for = added_[i].released;
-    for (auto& offload : added_[i].offloads_behind) add(std::move(offload));
+    for (auto& launch : added_[i].behind) add(std::move(launch));
   }
   program.launches = std::move(launches);
 }
@@ -46,32 +48,55 @@ void FitRewriting::take_back() {
 
 void FitRewriting::move(const FitModel& model, size_t t, Choice choice,
                         const Schedule::Trip& trip) {
-  const auto at = [&](int launch) -> Added& { return added_[static_cast<size_t>(launch)]; };
   const Ref<Storage>& storage = model.storage(t);
-  Tensor back;
+  Ref<Storage> back;
   if (choice == Choice::recompute) {
-    auto again = model.recomputation(t).make(program_, back);
-    for (const Operand& o : again->operands())
-      if (o.writes && o.tensor->defined()) made_.push_back(*o.tensor);
-    at(trip.needed_by).again.emplace_back(model.maker(t), std::move(again));
-  } else {
-    Tensor host = program_.make_on_host(storage->bytes());
-    back = as_bytes(Storage::wrap(nullptr, storage->bytes(), program_.device, {}));
-    program_.set_role(*back.storage(), Role::temporary);
-    made_.insert(made_.end(), {host, back});
-    auto out =
-        backend::offload_kernel().launch(program_.device, DType::u8, as_bytes(storage), host);
-    auto in = backend::fetch_kernel().launch(program_.device, DType::u8, host, back);
-    out->stream = PlanStream::to_host;
-    in->stream = PlanStream::to_device;
-    if (trip.released_by >= 0) at(trip.released_by).released.push_back(out.get());
-    if (trip.arrives_by >= 0) at(trip.arrives_by).released.push_back(in.get());
-    at(trip.fetched_at).fetches.emplace_back(trip.needed_by, std::move(in));
+    back = recompute(model, t, trip);
+  } else if (is_rounded(choice)) {
+    Tensor rounded = make(as_floats(storage).shape(), DType::bf16);
     Added& last_use = at(model.activation(t).last_before);
-    (trip.offloaded_beside ? last_use.offloads_beside : last_use.offloads_behind)
-        .push_back(std::move(out));
+    last_use.behind.push_back(conversion(as_floats(storage), rounded));
+    if (choice == Choice::offload_bf16)
+      rounded = over(rounded, copy_there_and_back(model, t, rounded.storage(), trip));
+    Tensor exact = make(rounded.shape(), DType::f32);
+    at(trip.needed_by).exact.push_back(conversion(rounded, exact));
+    back = exact.storage();
+  } else {
+    back = copy_there_and_back(model, t, storage, trip);
   }
-  moved_[storage.get()] = {trip.needed_by, back.storage()};
+  moved_[storage.get()] = {trip.needed_by, back};
+}
+
+Tensor FitRewriting::make(const Shape& shape, DType dtype) {
+  return made_.emplace_back(program_.make(shape, dtype));
+}
+
+Ref<Storage> FitRewriting::recompute(const FitModel& model, size_t t, const Schedule::Trip& trip) {
+  Tensor back;
+  auto again = model.recomputation(t).make(program_, back);
+  for (const Operand& o : again->operands())
+    if (o.writes && o.tensor->defined()) made_.push_back(*o.tensor);
+  at(trip.needed_by).again.emplace_back(model.maker(t), std::move(again));
+  return back.storage();
+}
+
+Ref<Storage> FitRewriting::copy_there_and_back(const FitModel& model, size_t t,
+                                               const Ref<Storage>& storage,
+                                               const Schedule::Trip& trip) {
+  Tensor host = program_.make_on_host(storage->bytes());
+  Tensor back = as_bytes(Storage::wrap(nullptr, storage->bytes(), program_.device, {}));
+  program_.set_role(*back.storage(), Role::temporary);
+  made_.insert(made_.end(), {host, back});
+  auto out = backend::offload_kernel().launch(program_.device, DType::u8, as_bytes(storage), host);
+  auto in = backend::fetch_kernel().launch(program_.device, DType::u8, host, back);
+  out->stream = PlanStream::to_host;
+  in->stream = PlanStream::to_device;
+  if (trip.released_by >= 0) at(trip.released_by).released.push_back(out.get());
+  if (trip.arrives_by >= 0) at(trip.arrives_by).released.push_back(in.get());
+  at(trip.fetched_at).fetches.emplace_back(trip.needed_by, std::move(in));
+  Added& last_use = at(model.activation(t).last_before);
+  (trip.offloaded_beside ? last_use.beside : last_use.behind).push_back(std::move(out));
+  return back.storage();
 }
 
 /// Has a launch use what came back, where it stands behind that.

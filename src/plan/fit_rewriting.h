@@ -22,8 +22,9 @@ class FitRewriting {
   /// By launch: what stands between it and the one before, and behind it.
   struct Added {
     std::vector<std::pair<int, std::unique_ptr<Launch>>> fetches;  // and by which launch needed
+    std::vector<std::unique_ptr<Launch>> exact;                    // from bf16
     std::vector<std::pair<int, std::unique_ptr<Launch>>> again;    // and which launch made it first
-    std::vector<std::unique_ptr<Launch>> offloads_beside, offloads_behind;
+    std::vector<std::unique_ptr<Launch>> beside, behind;  // copies to the host, and to bf16
     std::vector<const Launch*> released;  // copies that are waited for before all of these
   };
   struct Moved {
@@ -31,7 +32,14 @@ class FitRewriting {
     Ref<Storage> storage;
   };
 
+  Added& at(int launch) { return added_[static_cast<size_t>(launch)]; }
+  /// A new temporary.
+  Tensor make(const Shape& shape, DType dtype);
   void move(const FitModel& model, size_t t, Choice choice, const Schedule::Trip& trip);
+  // These return the storage that has activation t again.
+  Ref<Storage> recompute(const FitModel& model, size_t t, const Schedule::Trip& trip);
+  Ref<Storage> copy_there_and_back(const FitModel& model, size_t t, const Ref<Storage>& storage,
+                                   const Schedule::Trip& trip);
   void redirect(Launch& launch, size_t position, bool is_new);
 
   Program& program_;

@@ -20,12 +20,17 @@ class Clock {
         live_(live_bytes(p, choices, needs_)) {
     const size_t launches = p.seconds.size();
     again_.assign(launches, 0);
+    behind_.assign(launches, 0);
     s_.trips.resize(p.activations.size());
     for (size_t t = 0; t < p.activations.size(); ++t) {
       if (choices[t] == Choice::keep) continue;
       s_.trips[t].needed_by = needs_.needed_by[t];
-      if (choices[t] == Choice::recompute)
-        again_[static_cast<size_t>(needs_.needed_by[t])] += p.activations[t].recompute;
+      const Activation& a = p.activations[t];
+      double& again = again_[static_cast<size_t>(needs_.needed_by[t])];
+      if (choices[t] == Choice::recompute) again += a.recompute;
+      if (!is_rounded(choices[t])) continue;
+      behind_[static_cast<size_t>(a.last_before)] += a.to_bf16;
+      again += a.from_bf16;
     }
     place_fetches();
   }
@@ -34,7 +39,7 @@ class Clock {
     const size_t launches = p_.seconds.size();
     std::vector<std::vector<size_t>> ends(launches);  // by launch: offloaded activations it leaves
     for (size_t t = 0; t < choices_.size(); ++t)
-      if (choices_[t] == Choice::offload)
+      if (is_moved(choices_[t]))
         ends[static_cast<size_t>(p_.activations[t].last_before)].push_back(t);
     auto fetch = fetches_.begin();
     std::vector<double> here(choices_.size(), 0);  // when a fetch is done
@@ -48,18 +53,19 @@ class Clock {
         release(at);
       for (; fetch != fetches_.end() && s_.trips[*fetch].fetched_at == at; ++fetch) {
         while (s_.trips[*fetch].released_by < 0) release(at);
-        in_free_ = std::max(in_free_, now_) + p_.activations[*fetch].to_device;
+        in_free_ =
+            std::max(in_free_, now_) + p_.activations[*fetch].seconds_to_device(choices_[*fetch]);
         here[*fetch] = in_free_;
       }
       s_.peak = std::max(s_.peak, bytes());
       s_.fits = s_.fits && bytes() <= p_.limit;
       for (; need != fetches_.end() && s_.trips[*need].needed_by == at; ++need)
         wait_until(here[*need]);
-      now_ += again_[i] + p_.seconds[i];
+      now_ += again_[i] + p_.seconds[i] + behind_[i];
       for (const size_t t : ends[i]) {
-        out_free_ = std::max(out_free_, now_) + p_.activations[t].to_host;
+        out_free_ = std::max(out_free_, now_) + p_.activations[t].seconds_to_host(choices_[t]);
         leaving_.emplace_back(t, out_free_);
-        leaving_bytes_ += p_.activations[t].bytes;
+        leaving_bytes_ += moved_bytes(t);
       }
     }
     s_.seconds = now_;
@@ -71,11 +77,12 @@ class Clock {
     s_.waiting += std::max(0.0, end - now_);
     now_ = std::max(now_, end);
   }
+  int64_t moved_bytes(size_t t) const { return p_.activations[t].bytes_of(choices_[t]); }
   void release(int at) {
     const auto [t, done] = leaving_.front();
     leaving_.pop_front();
     wait_until(done);
-    leaving_bytes_ -= p_.activations[t].bytes;
+    leaving_bytes_ -= moved_bytes(t);
     s_.trips[t].released_by = at;
   }
 
@@ -84,20 +91,21 @@ class Clock {
     const size_t launches = p_.seconds.size();
     ahead_.assign(launches, 0);
     for (size_t t = 0; t < choices_.size(); ++t)
-      if (choices_[t] == Choice::offload) fetches_.push_back(t);
+      if (is_moved(choices_[t])) fetches_.push_back(t);
     std::ranges::stable_sort(fetches_, {}, [&](size_t t) { return needs_.needed_by[t]; });
     std::vector<double> starts(launches + 1, 0);  // of launches that wait for nothing
-    for (size_t i = 0; i < launches; ++i) starts[i + 1] = starts[i] + again_[i] + p_.seconds[i];
+    for (size_t i = 0; i < launches; ++i)
+      starts[i + 1] = starts[i] + again_[i] + p_.seconds[i] + behind_[i];
     double next = kImpossible;
     for (size_t n = fetches_.size(); n-- > 0;) {
       const size_t t = fetches_[n];
       const Activation& a = p_.activations[t];
       const auto needed = static_cast<size_t>(needs_.needed_by[t]);
-      next = std::min(next, starts[needed]) - (1 + kEarlier) * a.to_device;
+      next = std::min(next, starts[needed]) - (1 + kEarlier) * a.seconds_to_device(choices_[t]);
       size_t at = needed;
       while (!p_.in_turn && at > static_cast<size_t>(a.last_before) + 1 && starts[at] > next &&
-             live_[at - 1] + ahead_[at - 1] + a.bytes <= p_.limit)
-        ahead_[--at] += a.bytes;
+             live_[at - 1] + ahead_[at - 1] + moved_bytes(t) <= p_.limit)
+        ahead_[--at] += moved_bytes(t);
       s_.trips[t].fetched_at = static_cast<int>(at);
     }
     // One that is needed sooner is not behind another one.
@@ -105,7 +113,7 @@ class Clock {
     for (const size_t t : fetches_) {
       int& at = s_.trips[t].fetched_at;
       for (; at < least && at < needs_.needed_by[t]; ++at)
-        ahead_[static_cast<size_t>(at)] -= p_.activations[t].bytes;
+        ahead_[static_cast<size_t>(at)] -= moved_bytes(t);
       least = at;
     }
   }
@@ -116,6 +124,7 @@ class Clock {
   const std::vector<int64_t> live_;
   std::vector<int64_t> ahead_;   // bytes of copies back that are not needed yet
   std::vector<double> again_;    // seconds before each launch
+  std::vector<double> behind_;   // and behind it
   std::vector<size_t> fetches_;  // in their order
   std::deque<std::pair<size_t, double>> leaving_;
   int64_t leaving_bytes_ = 0;
@@ -133,8 +142,28 @@ std::string_view name(Choice choice) {
       return "offload";
     case Choice::recompute:
       return "recompute";
+    case Choice::keep_bf16:
+      return "keep bf16";
+    case Choice::offload_bf16:
+      return "offload bf16";
   }
   return "";
+}
+
+double Activation::seconds_of(Choice choice) const {
+  switch (choice) {
+    case Choice::keep:
+      return 0;
+    case Choice::offload:
+      return to_host + to_device;
+    case Choice::recompute:
+      return recompute;
+    case Choice::keep_bf16:
+      return to_bf16 + from_bf16;
+    case Choice::offload_bf16:
+      return to_bf16 + from_bf16 + (to_host + to_device) / 2;
+  }
+  return kImpossible;
 }
 
 Needs needs_of(const FitProblem& p, const std::vector<Choice>& choices) {
@@ -171,6 +200,12 @@ std::vector<int64_t> live_bytes(const FitProblem& p, const std::vector<Choice>& 
     } else {
       lives(a.made_by, a.last_before, a.bytes);
       lives(needs.needed_by[t], needs.last_use[t], a.bytes);
+      const int64_t half = a.bytes_of(choices[t]);
+      if (choices[t] == Choice::keep_bf16) lives(a.last_before, needs.needed_by[t], half);
+      if (choices[t] == Choice::offload_bf16) {  // while it is rounded, and back
+        lives(a.last_before, a.last_before, half);
+        lives(needs.needed_by[t], needs.needed_by[t], half);
+      }
     }
   }
   std::vector<int64_t> live = p.others;
@@ -182,7 +217,7 @@ std::vector<int64_t> live_bytes(const FitProblem& p, const std::vector<Choice>& 
 int64_t bytes_moved(const FitProblem& p, const std::vector<Choice>& choices) {
   int64_t bytes = 0;
   for (size_t t = 0; t < choices.size(); ++t)
-    if (choices[t] == Choice::offload) bytes += p.activations[t].bytes;
+    if (is_moved(choices[t])) bytes += p.activations[t].bytes_of(choices[t]);
   return bytes;
 }
 

@@ -43,14 +43,33 @@ constexpr std::array<size_t, 12> kSegments{2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 48,
 enum class Order : uint8_t {
   earliest,  ///< the one that is not used for longest: its copies have the most time
   largest,
-  cheapest,  ///< by seconds for its bytes
-  recompute  ///< by seconds for its bytes, computed again wherever that is possible
+  cheapest,   ///< by seconds for its bytes
+  recompute,  ///< by seconds for its bytes, computed again wherever that is possible
+  bf16,       ///< the earliest, kept in bf16 wherever that is possible
+  offload_bf16
 };
-constexpr std::array kOrders{Order::earliest, Order::largest, Order::cheapest, Order::recompute};
+
+/// Those that a problem has, in the order of their enumerators.
+std::vector<Order> orders_of(const FitProblem& p) {
+  std::vector<Order> orders{Order::earliest, Order::largest, Order::cheapest, Order::recompute};
+  if (p.may_round) orders.insert(orders.end(), {Order::bf16, Order::offload_bf16});
+  return orders;
+}
+std::vector<Choice> choices_of(const FitProblem& p) {
+  std::vector<Choice> choices{Choice::keep, Choice::recompute, Choice::offload};
+  if (p.may_round) choices.insert(choices.end(), {Choice::keep_bf16, Choice::offload_bf16});
+  return choices;
+}
 
 /// How it is moved where the host has so much room, and what that costs where nothing hides it.
 std::pair<Choice, double> way_of(const Activation& a, Order order, int64_t host_room) {
-  const double copies = a.bytes <= host_room ? a.to_host + a.to_device : kImpossible;
+  const auto seconds_of = [&](Choice choice) {
+    return is_moved(choice) && a.bytes_of(choice) > host_room ? kImpossible : a.seconds_of(choice);
+  };
+  for (const auto& [rounding, choice] : {std::pair(Order::bf16, Choice::keep_bf16),
+                                         std::pair(Order::offload_bf16, Choice::offload_bf16)})
+    if (order == rounding && seconds_of(choice) != kImpossible) return {choice, seconds_of(choice)};
+  const double copies = seconds_of(Choice::offload);
   const bool is_copied = order == Order::earliest    ? copies != kImpossible
                          : order == Order::recompute ? a.recompute == kImpossible
                                                      : copies <= a.recompute;
@@ -62,7 +81,7 @@ bool move_until_it_fits(const FitProblem& p, std::vector<Choice>& choices, Order
   int64_t host_room = p.host_limit - bytes_moved(p, choices);
   if (host_room < 0) return false;
   const auto key = [&](const Activation& a) {
-    return order == Order::earliest ? static_cast<double>(a.last_before)
+    return order == Order::earliest || order >= Order::bf16 ? static_cast<double>(a.last_before)
            : order == Order::largest
                ? -static_cast<double>(a.bytes)
                : way_of(a, order, host_room).second / static_cast<double>(a.bytes);
@@ -83,13 +102,13 @@ bool move_until_it_fits(const FitProblem& p, std::vector<Choice>& choices, Order
     }
     if (best == choices.size()) return false;
     choices[best] = way_of(p.activations[best], order, host_room).first;
-    if (choices[best] == Choice::offload) host_room -= p.activations[best].bytes;
+    if (is_moved(choices[best])) host_room -= p.activations[best].bytes_of(choices[best]);
   }
 }
 
 class Search {
  public:
-  explicit Search(const FitProblem& p) : p_(p) {
+  explicit Search(const FitProblem& p) : p_(p), orders_(orders_of(p)), choices_(choices_of(p)) {
     // As many as take some tenths of a second.
     constexpr size_t kWork = 10'000'000;
     const size_t size = p.seconds.size() + 8 * p.activations.size() + 1;
@@ -150,7 +169,7 @@ class Search {
   /// With what has to follow, in each order. Returns the seconds of the best.
   double add(const std::vector<Choice>& choices, std::vector<Found>& all) const {
     double seconds = kImpossible;
-    for (const Order order : kOrders) {
+    for (const Order order : orders_) {
       Found found{.choices = choices};
       if (!move_until_it_fits(p_, found.choices, order)) continue;
       const Schedule s = schedule(p_, found.choices);
@@ -197,13 +216,11 @@ class Search {
     for (int n = 0; n < kDisturbed; ++n) {
       const size_t t = random_() % found.choices.size();
       const Activation& a = p_.activations[t];
-      const auto choice = static_cast<Choice>(random_() % 3);
-      if (choice == Choice::keep ||
-          (choice == Choice::offload ? a.to_host : a.recompute) != kImpossible)
-        found.choices[t] = choice;
+      const auto choice = static_cast<Choice>(random_() % choices_.size());
+      if (a.seconds_of(choice) != kImpossible) found.choices[t] = choice;
     }
     if (left_ > 0) --left_;
-    if (!move_until_it_fits(p_, found.choices, kOrders[random_() % kOrders.size()])) return {};
+    if (!move_until_it_fits(p_, found.choices, orders_[random_() % orders_.size()])) return {};
     const Schedule s = schedule(p_, found.choices);
     if (!s.fits) return {};
     found.seconds = s.seconds;
@@ -221,12 +238,11 @@ class Search {
   /// Single changes, then changes of two at once, as many as there are of the single ones or a few
   /// times that. Whether one helped.
   bool improve() {
-    constexpr std::array kAll{Choice::keep, Choice::recompute, Choice::offload};
     const size_t count = p_.activations.size();
     bool is_better = false;
     const size_t first = random_() % std::max<size_t>(count, 1);
     for (size_t n = 0; n < count && left_ > 0; ++n)
-      for (const Choice choice : kAll) {
+      for (const Choice choice : choices_) {
         const size_t t = (first + n) % count;
         if (!may(t, choice)) continue;
         std::vector<Choice> other = at_.choices;
@@ -237,7 +253,8 @@ class Search {
     for (size_t n = 0; n < kPairs * count && left_ > 0; ++n) {
       // One of them is kept, or moved in another way, for the other one.
       const size_t t = random_() % count, u = random_() % count;
-      const auto choice = kAll[random_() % 3], second = kAll[random_() % 3];
+      const Choice choice = choices_[random_() % choices_.size()],
+                   second = choices_[random_() % choices_.size()];
       if (t == u || at_.choices[t] == Choice::keep || !may(t, choice) || !may(u, second)) continue;
       std::vector<Choice> other = at_.choices;
       other[t] = choice;
@@ -247,16 +264,15 @@ class Search {
     return is_better && left_ > 0;
   }
   bool may(size_t t, Choice choice) const {
-    const Activation& a = p_.activations[t];
-    return at_.choices[t] != choice &&
-           (choice == Choice::keep ||
-            (choice == Choice::offload ? a.to_host : a.recompute) != kImpossible);
+    return at_.choices[t] != choice && p_.activations[t].seconds_of(choice) != kImpossible;
   }
 
   static constexpr size_t kBeginnings = 4, kPairs = 24, kWays = 12;
   static constexpr int kDisturbed = 4, kMisses = 40;
 
   const FitProblem& p_;
+  const std::vector<Order> orders_;
+  const std::vector<Choice> choices_;
   size_t budget_, left_ = 0;  // schedules that may be tried
   std::minstd_rand random_{1};
   Found at_;
@@ -274,9 +290,10 @@ int64_t least_limit(const FitProblem& problem) {
   };
   std::vector<Choice> moved;
   for (const Activation& a : problem.activations)
-    moved.push_back(a.to_host != kImpossible     ? Choice::offload
-                    : a.recompute != kImpossible ? Choice::recompute
-                                                 : Choice::keep);
+    moved.push_back(a.to_host != kImpossible                        ? Choice::offload
+                    : a.recompute != kImpossible                    ? Choice::recompute
+                    : problem.may_round && a.to_bf16 != kImpossible ? Choice::keep_bf16
+                                                                    : Choice::keep);
   int64_t least = std::min(peak_of(moved), peak_of(std::vector<Choice>(moved.size())));
   for (const size_t length : kSegments)
     least = std::min(least, peak_of(in_segments(problem, length)));

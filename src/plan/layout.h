@@ -38,7 +38,7 @@ Activations activations_of(const Launch& launch);
 void arrange(Launch& launch, const Activations& activations, MemoryFormat format);
 void arrange(Tensor& activation, MemoryFormat format);
 
-/// The launch that copies `from` to `to`, which has another memory format.
+/// The launch that copies `from` to `to`, which has another memory format or dtype.
 std::unique_ptr<Launch> conversion(const Tensor& from, Tensor& to);
 
 /// Measured times of launches, kept in a file between runs: `$XDG_CACHE_HOME/brim/layout.json`, or

@@ -19,6 +19,7 @@ struct Pass {
   /// in the last place of the largest element their f32 results may be away, as they add up in
   /// another order.
   int ulp = 0;
+  bool only_if_named = false;  ///< it is none of `all`
 };
 
 /// Not a pass over launches, but switched like one (memory.h).
@@ -36,8 +37,8 @@ inline constexpr const char* kExactPasses = "exact";
 inline constexpr const char* kRewrites = "rewrites";
 
 /// Which passes run: "" all of them, "-layout,-linear_relu" all but these, "memory,dead_code" these
-/// alone, "exact" those that keep every bit of the eager step, "rewrites" those of fused kernels.
-/// Throws ValueError for unknown names.
+/// alone, "exact" those that keep every bit of the eager step, "rewrites" those of fused kernels;
+/// "+round_activations" one besides that is none of all. Throws ValueError for unknown names.
 class PassSelection {
  public:
   explicit PassSelection(std::string_view text);
@@ -47,11 +48,14 @@ class PassSelection {
 
  private:
   std::vector<std::string> names_;
-  bool without_ = true;  // names_ are left out
+  bool without_ = true;                             // names_ are left out
+  std::vector<std::string> added_, only_if_named_;  // beside them; of all passes
 };
 
-/// Whether it runs: `offload` does for `recompute` as well, where that alone is chosen.
+/// Whether it runs: `offload` does for those as well that choose together with it.
 bool runs(const Pass& pass, const PassSelection& chosen);
+/// Lets them do to the program what is chosen.
+void allow(Program& program, const PassSelection& chosen);
 
 // Those of passes/, in alphabetical order.
 std::string batch_casts(Program& program);
@@ -63,5 +67,6 @@ std::string layout(Program& program);
 std::string offload(Program& program);
 std::string overlap(Program& program);
 std::string recompute(Program& program);
+std::string round_activations(Program& program);
 
 }  // namespace brim::plan

@@ -38,8 +38,7 @@ Plan::Plan(Recording recording, const PassSelection& passes)
       kept_(std::move(recording.kept)),
       host_(std::move(recording.host)) {
   drop_repeats(seen_);
-  program_.may_offload = passes.contains("offload");
-  program_.may_recompute = passes.contains("recompute");
+  allow(program_, passes);
   for (const Pass& pass : all_passes()) {
     if (!runs(pass, passes)) {
       notes_.push_back(fmt::format("{}: off", pass.name));

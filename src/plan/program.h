@@ -37,6 +37,9 @@ enum class Role : uint8_t {
 /// All of a storage, as u8.
 Tensor as_bytes(const Ref<Storage>& storage);
 
+/// All of a storage of f32.
+Tensor as_floats(const Ref<Storage>& storage);
+
 /// A handle to the same elements over other memory.
 Tensor over(const Tensor& t, const Ref<Storage>& storage);
 
@@ -57,8 +60,9 @@ struct Program {
 
   /// Told by passes that take long how much is done; may be empty.
   std::function<void(double fraction)> progress;
-  bool fixed_layouts = false;                           ///< CompileOptions::fixed_layouts
-  bool may_offload = false, may_recompute = false;      ///< of the passes that choose together
+  bool fixed_layouts = false;  ///< CompileOptions::fixed_layouts
+  /// Of the passes that choose together.
+  bool may_offload = false, may_recompute = false, may_round = false;
   MemoryPolicy memory_policy = MemoryPolicy::shortest;  ///< CompileOptions::memory_policy
   /// Bytes that a step like this was seen to need besides temporaries, for scratch memory.
   int64_t reserve = 0;

@@ -35,7 +35,7 @@ FitProblem chain(const std::vector<int64_t>& bytes, double layer, double copy_pe
   return p;
 }
 
-FitProblem random_problem(std::mt19937& random) {
+FitProblem random_problem(std::mt19937& random, bool may_round) {
   std::uniform_real_distribution<double> zero_to_one(0, 1);
   std::vector<int64_t> bytes(3 + random() % 5);
   for (int64_t& b : bytes) b = 1 + static_cast<int64_t>(random() % 40);
@@ -45,6 +45,9 @@ FitProblem random_problem(std::mt19937& random) {
     a.recompute = random() % 4 == 0 ? kImpossible : 0.1 + 2 * zero_to_one(random);
     if (random() % 5 == 0) a.to_host = a.to_device = kImpossible;
   }
+  p.may_round = may_round;
+  for (Activation& a : p.activations)
+    if (may_round && random() % 4 != 0) a.to_bf16 = a.from_bf16 = 0.3 * zero_to_one(random);
   int64_t all = 0;
   for (const int64_t b : bytes) all += b;
   p.limit = static_cast<int64_t>((0.3 + 0.6 * zero_to_one(random)) * static_cast<double>(all));
@@ -55,16 +58,15 @@ FitProblem random_problem(std::mt19937& random) {
 double least_seconds(const FitProblem& p) {
   double least = kImpossible;
   std::vector<Choice> choices(p.activations.size(), Choice::keep);
+  const size_t ways = p.may_round ? 5 : 3;
   size_t count = 1;
-  for (size_t t = 0; t < choices.size(); ++t) count *= 3;
+  for (size_t t = 0; t < choices.size(); ++t) count *= ways;
   for (size_t number = 0; number < count; ++number) {
     size_t rest = number;
     bool is_possible = true;
-    for (size_t t = 0; t < choices.size(); ++t, rest /= 3) {
-      choices[t] = static_cast<Choice>(rest % 3);
-      const Activation& a = p.activations[t];
-      is_possible &= choices[t] == Choice::keep ||
-                     (choices[t] == Choice::offload ? a.to_host : a.recompute) != kImpossible;
+    for (size_t t = 0; t < choices.size(); ++t, rest /= ways) {
+      choices[t] = static_cast<Choice>(rest % ways);
+      is_possible &= p.activations[t].seconds_of(choices[t]) != kImpossible;
     }
     if (!is_possible) continue;
     if (const Schedule s = schedule(p, choices); s.fits) least = std::min(least, s.seconds);
@@ -72,12 +74,14 @@ double least_seconds(const FitProblem& p) {
   return least;
 }
 
-TEST(Fit, IsNearTheBestOfAllChoices) {
+/// Of problems with up to so many activations, of so many that are drawn.
+void expect_near_the_best(bool may_round, size_t activations, int rounds) {
   std::mt19937 random(3);
   double sum = 0, worst = 0;
   int solved = 0;
-  for (int round = 0; round < 400; ++round) {
-    const FitProblem p = random_problem(random);
+  for (int round = 0; round < rounds; ++round) {
+    const FitProblem p = random_problem(random, may_round);
+    if (p.activations.size() > activations) continue;
     const double best = least_seconds(p);
     const auto choices = solve(p);
     ASSERT_EQ(!choices.empty(), best != kImpossible) << "round " << round;
@@ -92,6 +96,39 @@ TEST(Fit, IsNearTheBestOfAllChoices) {
   EXPECT_GT(solved, 200);
   EXPECT_LT(sum / solved, 0.001) << "worst " << worst;
   EXPECT_LT(worst, 0.03);
+}
+
+TEST(Fit, IsNearTheBestOfAllChoices) { expect_near_the_best(/*may_round=*/false, 7, 400); }
+TEST(Fit, IsNearTheBestOfThoseThatRound) { expect_near_the_best(/*may_round=*/true, 5, 1000); }
+
+TEST(Fit, RoundsOnlyWhereItMayAndHalfHasRoom) {
+  FitProblem p = chain({10, 10, 10, 10, 10, 10}, 1, kImpossible, kImpossible);
+  for (Activation& a : p.activations) {
+    a.to_host = a.to_device = kImpossible;
+    a.to_bf16 = a.from_bf16 = 0.01;
+  }
+  p.limit = 50;
+  EXPECT_TRUE(solve(p).empty());
+  p.may_round = true;
+  const auto choices = solve(p);
+  ASSERT_FALSE(choices.empty());
+  const Schedule s = schedule(p, choices[0]);
+  EXPECT_LE(s.peak, 50);
+  const auto rounded = std::ranges::count(choices[0], Choice::keep_bf16);
+  EXPECT_GE(rounded, 2);
+  EXPECT_NEAR(s.seconds, 12 + 0.02 * static_cast<double>(rounded), 1e-9);
+}
+
+TEST(Fit, CopiesHalfWhereTheLinkIsSlow) {
+  FitProblem p = chain({10, 10, 10, 10, 10, 10}, 1, 1, kImpossible);
+  for (Activation& a : p.activations) a.to_bf16 = a.from_bf16 = 0.01;
+  p.limit = 25;
+  const double exact = schedule(p, solve(p).at(0)).seconds;
+  p.may_round = true;
+  const auto choices = solve(p).at(0);
+  EXPECT_LT(schedule(p, choices).seconds, 0.75 * exact);
+  EXPECT_GT(std::ranges::count(choices, Choice::offload_bf16), 0);
+  EXPECT_EQ(p.activations[0].bytes_of(Choice::offload_bf16), 5);
 }
 
 TEST(Fit, KeepsAllWhereThereIsRoom) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 
 #include "message_of.h"
 #include "plan/fitted_training.h"
+#include "temporary_folder.h"
 
 namespace brim::tests {
 namespace {
@@ -238,6 +240,75 @@ TEST_F(Offload, TakesNoMoreOfTheHostThanItMay) {
   EXPECT_GT(count(*again.fit, "recompute"), 0);
   EXPECT_EQ(again.values, free.values);
   EXPECT_THROW((void)train(limit, "-recompute"), OutOfMemory);
+}
+
+/// Values are near those of f32, and the same at each run.
+TEST_F(Offload, RoundsWhereItIsAskedTo) {
+  const FittedTraining free = train(0, "");
+  const auto limit = static_cast<int64_t>(0.75 * static_cast<double>(free.stats.arena_bytes));
+  for (const char* passes : {"-offload,-recompute,+round_activations", "+round_activations"}) {
+    const FittedTraining rounded = train(limit, passes);
+    ASSERT_TRUE(rounded.fit) << passes;
+    EXPECT_TRUE(rounded.fit->fits) << rounded.explain;
+    EXPECT_LE(rounded.stats.arena_bytes, limit);
+    ASSERT_EQ(rounded.values.size(), free.values.size());
+    for (size_t i = 0; i < free.values.size(); ++i)
+      for (size_t k = 0; k < free.values[i].size(); ++k)
+        ASSERT_NEAR(rounded.values[i][k], free.values[i][k], 0.01) << i << " " << k;
+    EXPECT_EQ(train(limit, passes).values, rounded.values);
+    if (std::string(passes) == "+round_activations") continue;
+    EXPECT_GT(count(*rounded.fit, "keep bf16"), 0);
+    EXPECT_EQ(rounded.stats.host_bytes, 0);
+    EXPECT_NE(rounded.values, free.values);
+    EXPECT_NE(rounded.explain.find("kept, 0 moved in bf16"), std::string::npos) << rounded.explain;
+  }
+}
+
+TEST_F(Offload, MovesHalfOverASlowLink) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "slow.toml") << R"(
+name = "slow"
+source = "test"
+memory_gb = 1
+bandwidth_gb_s = 1000
+host_link_gb_s = 0.5
+peer_link_gb_s = 1
+link_delay_us = 0
+launch_us = 1
+kernel_us = 1
+[peak_tflops]
+f32 = 1
+bf16 = 1
+[thermal]
+idle_w = 100
+peak_w = 100
+ambient_c = 20
+warmth_c_per_w = 1
+settling_s = 0.001
+throttle_c = 1000
+throttle_clock = 1
+)";
+  SimOptions options = sim_options();
+  options.profile = folder / "slow.toml";
+  options.paced = false;  // forecasts alone
+  set_sim_options(options);
+  const FittedTraining free = train(0, "");
+  const auto limit = static_cast<int64_t>(0.6 * static_cast<double>(free.stats.arena_bytes));
+  const FittedTraining exact = train(limit, "-recompute");
+  const FittedTraining rounded = train(limit, "-recompute,+round_activations");
+  ASSERT_TRUE(exact.fit && rounded.fit);
+  EXPECT_GT(count(*rounded.fit, "keep bf16") + count(*rounded.fit, "offload bf16"), 0);
+  EXPECT_LT(rounded.fit->seconds, 0.7 * exact.fit->seconds);
+  EXPECT_LT(rounded.stats.host_bytes, exact.stats.host_bytes);
+}
+
+TEST_F(Offload, TellsWhatFitsOnlyRounded) {
+  const FittedTraining free = train(0, "");
+  const auto limit = static_cast<int64_t>(0.75 * static_cast<double>(free.stats.arena_bytes));
+  const HostLimit host_limit(4096);
+  const std::string message = message_of([&] { (void)train(limit, "-recompute"); });
+  EXPECT_NE(message.find("add the pass +round_activations"), std::string::npos) << message;
+  EXPECT_TRUE(train(limit, "-recompute,+round_activations").fit->fits);
 }
 
 TEST_F(Offload, LeavesAStepThatFitsAlone) {

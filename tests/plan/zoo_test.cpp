@@ -194,6 +194,7 @@ TEST(ZooPasses, EachDoesSomethingSomewhere) {
     named.insert(std::string(layer) + "_output");  // fuse_int8_test
   named.insert("elide_copies");                    // elide_copies_test
   named.insert("offload");                         // offload_test
+  named.insert("round_activations");               // offload_test
   named.insert("overlap");                         // overlap_test, data_parallel_test
   named.insert("layer_norm_grad_add");             // fuse_layer_norm_test
   for (const Case& c : cases())

@@ -37,7 +37,8 @@ namespace brim {
 /// Options of compile().
 struct CompileOptions {
   /// "" or "all": all passes; "-layout,-linear_relu": all but these; "dead_code,memory": these
-  /// alone; "exact": those with which the step has the bits of the eager one.
+  /// alone; "exact": those with which the step has the bits of the eager one; "+round_activations":
+  /// all, and that one, which rounds what has no room and is none of all.
   std::string passes = {};
   /// Gradients that the step clears and makes anew stay in .grad() afterwards. Otherwise they live
   /// inside the step only, which lets the plan fold their use into their making.

@@ -28,14 +28,15 @@ enum class MemoryPolicy : uint8_t {
 constexpr bool is_vdnn(MemoryPolicy policy) { return policy >= MemoryPolicy::vdnn_conv; }
 
 /// What a step does with the tensors that it does not use for a while, where they do not all fit:
-/// it keeps them on the device, moves them to the host and back, or computes them again.
+/// it keeps them on the device, moves them to the host and back, or computes them again; with the
+/// pass `round_activations`, it keeps or moves them rounded to bf16, too.
 struct MemoryFit {
   /// A tensor that is not used for a while.
   struct Tensor {
     std::string made_by;       ///< the launch
     std::string shape, dtype;  ///< of the tensor
     int64_t bytes = 0;         ///< of the tensor
-    std::string choice;        ///< "keep", "offload" or "recompute"
+    std::string choice;        ///< "keep", "offload", "recompute", "keep bf16" or "offload bf16"
     std::string why;           ///< why that was chosen
     double seconds = 0;        ///< predicted: of its copies, both ways, or of computing it again
   };
@@ -51,6 +52,9 @@ struct MemoryFit {
   /// Infinite where nothing can be copied.
   double link_bound = 0;
   bool fits = false;  ///< whether it now fits
+  /// Of a step that does not, but would with the pass `round_activations`: its seconds then. Else
+  /// 0.
+  double seconds_rounded = 0;
   /// The rules of vDNN move `host` bytes, but the host's limit leaves less: nothing is moved.
   bool host_is_short = false;
 };

@@ -36,18 +36,27 @@ std::vector<Pass> all_passes() {
        {"fuse_chains", "ops over elements and rows in one pass over memory", fuse_chains},
        {"recompute", "make again what the backward pass needs, instead of keeping it", recompute},
        {"overlap", "gradients summed over ranks while others are computed", overlap},
-       {"offload", "move to the host what has no room on the device meanwhile", offload}});
+       {"offload", "move to the host what has no room on the device meanwhile", offload},
+       {"round_activations", "keep or move in bf16 what has no room in f32; where it is named",
+        round_activations, 1 << 16, /*only_if_named=*/true}});
   return passes;
 }
 
 bool runs(const Pass& pass, const PassSelection& chosen) {
-  return chosen.contains(pass.name) || (pass.name == "offload" && chosen.contains("recompute"));
+  return chosen.contains(pass.name) ||
+         (pass.name == "offload" &&
+          (chosen.contains("recompute") || chosen.contains("round_activations")));
+}
+
+void allow(Program& program, const PassSelection& chosen) {
+  program.may_offload = chosen.contains("offload");
+  program.may_recompute = chosen.contains("recompute");
+  program.may_round = chosen.contains("round_activations");
 }
 
 std::string run_pass(std::string_view name, Program& program) {
   const PassSelection chosen(name);
-  program.may_offload = chosen.contains("offload");
-  program.may_recompute = chosen.contains("recompute");
+  allow(program, chosen);
   std::string notes;
   for (const Pass& pass : all_passes())
     if (runs(pass, chosen))
@@ -57,26 +66,31 @@ std::string run_pass(std::string_view name, Program& program) {
 }
 
 PassSelection::PassSelection(std::string_view text) {
-  if (text == kAllPasses) return;
   std::vector<std::string> known{kMemoryPass, kAllPasses, kExactPasses, kRewrites},
       exact{kMemoryPass}, rewrites;
   for (const Pass& pass : all_passes()) {
     known.push_back(pass.name);
     if (pass.ulp == 0) exact.push_back(pass.name);
+    if (pass.only_if_named) only_if_named_.push_back(pass.name);
   }
   for (const backend::Rewrite* r : backend::rewrites()) rewrites.push_back(r->name);
+  if (text == kAllPasses) return;
   bool first = true;
   while (!text.empty()) {
     const size_t comma = std::min(text.find(','), text.size());
     std::string_view name = text.substr(0, comma);
     text.remove_prefix(std::min(comma + 1, text.size()));
-    const bool minus = name.starts_with('-');
-    if (minus) name.remove_prefix(1);
-    BRIM_CHECK(first || minus == without_, ValueError,
+    const bool minus = name.starts_with('-'), plus = name.starts_with('+');
+    if (minus || plus) name.remove_prefix(1);
+    BRIM_CHECK(first || plus || minus == without_, ValueError,
                "[passes] '{}' mixes passes to run and passes to leave out; use one kind", name);
     BRIM_CHECK(name != kAllPasses, ValueError, "[passes] '{}' stands alone", name);
     BRIM_CHECK(std::find(known.begin(), known.end(), name) != known.end(), ValueError,
                "[passes] there is no pass '{}'{}", name, suggestion(name, known));
+    if (plus) {
+      added_.emplace_back(name);
+      continue;
+    }
     without_ = minus;
     first = false;
     const std::vector<std::string> one{std::string(name)};
@@ -86,8 +100,11 @@ PassSelection::PassSelection(std::string_view text) {
 }
 
 bool PassSelection::contains(std::string_view name) const {
-  const bool named = std::find(names_.begin(), names_.end(), name) != names_.end();
-  return named != without_;
+  const auto is_in = [&](const std::vector<std::string>& list) {
+    return std::find(list.begin(), list.end(), name) != list.end();
+  };
+  if (is_in(added_)) return true;
+  return is_in(names_) != without_ && !(without_ && is_in(only_if_named_));
 }
 
 bool PassSelection::operator==(const PassSelection& other) const {
