@@ -146,6 +146,18 @@ TEST_F(Top, JsonRecordAndReplay) {
   EXPECT_NE(replayed.out.find("1 damaged lines"), std::string::npos);
 }
 
+TEST_F(Top, ReplayOfWhatNestsDeeply) {
+  const std::string file = folder / "moments.jsonl";
+  EXPECT_EQ(top({"--once", "--interval", "0.05", "--record", file}).code, 0);
+  constexpr size_t kDepth = 1 << 20;
+  std::ofstream(file, std::ios::app)
+      << R"({"schema": "brim.top/1", "text": "\"[", "more": )" << std::string(kDepth, '[')
+      << std::string(kDepth, ']') << ", \"time\": 0}\n";
+  const Ran replayed = top({"--replay", file, "--once"});
+  EXPECT_EQ(replayed.code, 0) << replayed.err;
+  EXPECT_NE(replayed.out.find("1 damaged lines"), std::string::npos) << replayed.out;
+}
+
 TEST_F(Top, BadUse) {
   EXPECT_EQ(top({"--once", "--json"}).code, 2);
   EXPECT_EQ(top({"--interval", "0"}).code, 2);
