@@ -3,7 +3,6 @@
 #include "command/signals.h"
 
 #include <csignal>
-#include <initializer_list>
 
 namespace brim::command {
 namespace {
@@ -15,12 +14,13 @@ void on_signal(int number) { received.store(number, std::memory_order_relaxed); 
 
 }  // namespace
 
-const std::atomic<int>& watch_signals() {
+const std::atomic<int>& watch_signals(std::initializer_list<int> others) {
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
   sigemptyset(&action.sa_mask);
   for (const int number : {SIGINT, SIGTERM}) sigaction(number, &action, nullptr);
+  for (const int number : others) sigaction(number, &action, nullptr);
   struct sigaction before {};
   if (sigaction(SIGHUP, nullptr, &before) != 0 || before.sa_handler == SIG_IGN)
     return received;  // under nohup

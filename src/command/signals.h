@@ -3,10 +3,12 @@
 #pragma once
 
 #include <atomic>
+#include <initializer_list>
 
 namespace brim::command {
 
-/// Installs the handlers and returns where the signal's number appears (0: none yet).
-const std::atomic<int>& watch_signals();
+/// Installs the handlers, for `others` as well, and returns where the signal's number appears (0:
+/// none yet).
+const std::atomic<int>& watch_signals(std::initializer_list<int> others = {});
 
 }  // namespace brim::command

@@ -205,6 +205,25 @@ TEST_F(TopInTerminal, WithoutColoursAndCursor) {
   EXPECT_EQ(dumb.all.find('\x1b'), std::string::npos);
 }
 
+TEST_F(TopInTerminal, OfAnySize) {
+  InTerminal terminal(variables("xterm"), {"--interval", "0.1"});
+  ASSERT_TRUE(terminal.comes("tutorial-cnn")) << terminal.all;
+  for (const int side : {65535, 1, 0, 20000}) {
+    terminal.resize(side, side);
+    EXPECT_TRUE(terminal.comes(side > 1 ? "tutorial-cnn" : "\x1b[")) << side;
+  }
+  terminal.type("q");
+  EXPECT_EQ(terminal.ends(), 0);
+}
+
+TEST_F(TopInTerminal, QuitByTheTerminalsKeyGivesTheScreenBack) {
+  InTerminal terminal(variables("xterm"), {"--interval", "0.1"});
+  ASSERT_TRUE(terminal.comes("tutorial-cnn")) << terminal.all;
+  terminal.type("\x1c");  // Ctrl-\\: SIGQUIT
+  EXPECT_TRUE(terminal.comes("\x1b[?1049l"));
+  EXPECT_EQ(terminal.ends(), 0);
+}
+
 TEST_F(TopInTerminal, GoesAway) {
   InTerminal terminal(variables("xterm"), {"--interval", "0.1"});
   ASSERT_TRUE(terminal.comes("tutorial-cnn")) << terminal.all;

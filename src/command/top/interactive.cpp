@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "command/signals.h"
 #include "command/top/terminal.h"
@@ -22,7 +23,9 @@ class Session {
   explicit Session(Moments& moments)
       : unicode_(is_utf8_locale()),  // sets the locale, which ncurses asks for when it starts
         moments_(moments),
-        signal_(command::watch_signals()),  // before ncurses, which leaves others' handlers alone
+        // Before ncurses, which leaves others' handlers alone. SIGQUIT would leave the screen as it
+        // is.
+        signal_(command::watch_signals({SIGQUIT})),
         terminal_(environment("NO_COLOR").empty()) {
     state.unicode = unicode_;
   }

@@ -1,8 +1,12 @@
 #include "command/top/terminal.h"
 
 #include <langinfo.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <clocale>
+#include <csignal>
 #include <string_view>
 
 #include "core/check.h"
@@ -25,6 +29,7 @@ namespace {
 
 constexpr int kEscapeMilliseconds = 25;  // within which the rest of an arrow key's bytes come
 constexpr int kRedraw = 'L' & 0x1f;      // Ctrl-L
+constexpr int kMaxSide = 1000;           // that ncurses is given: it counts in short, and draws all
 
 struct Look {
   attr_t attributes;
@@ -51,6 +56,15 @@ Look look_of(Style style) {
       return {A_REVERSE, -1};
   }
   return {A_NORMAL, -1};
+}
+
+/// Has SIGWINCH end a wait, and ncurses leave the size to size().
+void wake_when_resized() {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGWINCH, &action, nullptr);
+  use_env(FALSE);
 }
 
 short pair_of(Style style) { return static_cast<short>(static_cast<int>(style) + 1); }
@@ -94,6 +108,7 @@ struct Terminal::Screen {
 };
 
 Terminal::Terminal(bool colour) : screen_(std::make_unique<Screen>()) {
+  wake_when_resized();
   screen_->screen = newterm(nullptr, stdout, stdin);
   BRIM_CHECK(screen_->screen, Error, "[top] the terminal cannot be used; use --once, or set TERM");
   set_term(screen_->screen);
@@ -120,7 +135,17 @@ Terminal::~Terminal() {
   delscreen(screen_->screen);
 }
 
-Size Terminal::size() const { return {.rows = getmaxy(stdscr), .columns = getmaxx(stdscr)}; }
+Size Terminal::size() {
+  const Size before{.rows = getmaxy(stdscr), .columns = getmaxx(stdscr)};
+  winsize now{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &now) != 0 || now.ws_row == 0 || now.ws_col == 0)
+    return before;
+  const Size wanted{.rows = std::min<int>(now.ws_row, kMaxSide),
+                    .columns = std::min<int>(now.ws_col, kMaxSide)};
+  if (wanted.rows != before.rows || wanted.columns != before.columns)
+    resizeterm(wanted.rows, wanted.columns);
+  return {.rows = getmaxy(stdscr), .columns = getmaxx(stdscr)};
+}
 
 void Terminal::show(const Canvas& canvas) {
   werase(stdscr);
@@ -153,7 +178,7 @@ struct Terminal::Screen {};
 
 Terminal::Terminal(bool) { raise<Error>("[top] this build has no ncurses; use --once"); }
 Terminal::~Terminal() = default;
-Size Terminal::size() const { return {}; }
+Size Terminal::size() { return {}; }
 void Terminal::show(const Canvas&) {}
 KeyPress Terminal::read_key() { return {}; }
 

@@ -24,7 +24,8 @@ class Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
-  Size size() const;
+  /// Follows the terminal, up to what a canvas has.
+  Size size();
   void show(const Canvas& canvas);
   /// The next key; Key::none where none waits.
   KeyPress read_key();
