@@ -107,6 +107,18 @@ TEST(TopView, EightyColumns) {
   EXPECT_EQ(canvas.line(23).substr(0, 6), "q quit");
 }
 
+TEST(TopView, NoNumberLosesDigits) {
+  Moment moment = a_moment();
+  moment.runs[0].epoch = 10, moment.runs[0].epochs = 100000;
+  moment.runs[0].loss = 1.234e-5;
+  moment.runs[0].seconds_left = 123456;
+  moment.machine.processes[0].uid = 1234567890;
+  const Canvas canvas = draw(one(moment), {.unicode = false}, {.rows = 24, .columns = 80});
+  EXPECT_EQ(canvas.line(8),
+            " tutorial-cnn    cuda:0     11    100/25000    3100 1.2e-05    34 h   5/8   1/1");
+  EXPECT_EQ(canvas.line(11).substr(0, 20), "     77 12345~  100%");
+}
+
 TEST(TopView, RoundsOfPruning) {
   Moment moment = a_moment();
   const Canvas without = draw(one(moment), {}, {.rows = 24, .columns = 80});

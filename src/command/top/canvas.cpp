@@ -141,8 +141,11 @@ Pen& Pen::left(std::string_view text, int width, Style style) {
   return to(end);
 }
 Pen& Pen::right(std::string_view text, int width, Style style) {
-  const int end = column_ + width + 1;
-  gap(std::max(width - width_of(text), 0)).put(text, style, end - 1 - column_);
+  const int end = column_ + width + 1, columns = width_of(text);
+  if (columns <= width)
+    gap(width - columns).put(text, style);
+  else  // without some of its digits a number would be another one
+    put(text, style, width - 1).put(canvas_.unicode() ? "\u2026" : "~", style);
   return to(end);
 }
 

@@ -66,7 +66,8 @@ class Pen {
   Pen& put(std::string_view text, Style style = Style::plain, int width = 1 << 20);
   Pen& gap(int columns);
   Pen& to(int column);  ///< not back
-  /// In a field of `width` columns, at its left or right side, and a blank behind it.
+  /// In a field of `width` columns, at its left or right side, and a blank behind it. What is cut
+  /// at the right side ends with a mark of that.
   Pen& left(std::string_view text, int width, Style style = Style::plain);
   Pen& right(std::string_view text, int width, Style style = Style::plain);
   int column() const { return column_; }

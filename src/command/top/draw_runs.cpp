@@ -2,7 +2,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
+#include <iterator>
 
 #include "command/format.h"
 #include "command/top/draw.h"
@@ -12,18 +14,35 @@ namespace brim::top {
 namespace {
 
 constexpr int kRowsOfRun = 2, kName = 15;
+constexpr int kStep = 12, kNumber = 7, kPair = 5;  // widths of columns
 
-std::string of(const std::optional<int64_t>& part, const std::optional<int64_t>& whole) {
+/// "3/10", or "3" where that is wider than `width`.
+std::string of(const std::optional<int64_t>& part, const std::optional<int64_t>& whole,
+               int width = INT_MAX) {
   if (!part) return "-";
-  const std::string first = short_count(static_cast<double>(*part));
-  return whole ? first + "/" + short_count(static_cast<double>(*whole)) : first;
+  std::string first = short_count(static_cast<double>(*part));
+  if (!whole) return first;
+  std::string both = first + "/" + short_count(static_cast<double>(*whole));
+  return std::ssize(both) <= width ? both : first;
+}
+
+std::string loss_of(const Run& run) {
+  std::string text = or_dash(run.loss, "{:.4g}");
+  return std::ssize(text) <= kNumber ? text : or_dash(run.loss, "{:.1e}");
+}
+
+std::string time_left(const Run& run) {
+  if (!run.seconds_left) return "-";
+  const double seconds = std::clamp(*run.seconds_left, 0.0, 1e8);
+  std::string text = command::format_duration(seconds);
+  return std::ssize(text) <= kNumber ? text : fmt::format("{:.0f} h", seconds / 3600);
 }
 
 /// Where it is: the steps, or what it does besides training.
 std::string progress(const Run& run) {
   if (run.pause) return "paused: " + run.pause->why;
   if (run.stage) return fmt::format("{} {}", run.stage->name, percent(run.stage->fraction));
-  if (run.state == "training" || run.state.empty()) return of(run.step, run.steps);
+  if (run.state == "training" || run.state.empty()) return of(run.step, run.steps, kStep);
   return run.state;
 }
 
@@ -41,19 +60,18 @@ std::string name_of(const Run& run) {
 void draw_numbers(Canvas& canvas, int row, const Run& run, Style style) {
   const int wide = std::clamp((canvas.size().columns - 80) / 2, 0, 24);
   const std::optional<int64_t> epoch = run.epoch ? std::optional(*run.epoch + 1) : std::nullopt;
-  const auto queue = run.loader ? of(run.loader->ready, run.loader->slots) : "-";
+  const auto queue = run.loader ? of(run.loader->ready, run.loader->slots, kPair) : "-";
   const auto rank = run.rank ? std::optional(*run.rank + 1) : std::nullopt;
   Pen pen(canvas, row, 1);
   pen.left(name_of(run), kName + wide, style == Style::plain ? Style::bold : style)
       .left(devices_of(run), 7, style)
-      .right(of(epoch, run.epochs), 5, style)
-      .right(progress(run), 12, style)
-      .right(run.images_per_s ? short_count(*run.images_per_s) : "-", 7, style)
-      .right(or_dash(run.loss, "{:.4g}"), 7, style)
-      .right(run.seconds_left ? command::format_duration(std::min(*run.seconds_left, 1e8)) : "-", 7,
-             style)
-      .right(queue, 5, style)
-      .right(of(rank, run.ranks), 5, style);
+      .right(of(epoch, run.epochs, kPair), kPair, style)
+      .right(progress(run), kStep, style)
+      .right(run.images_per_s ? short_count(*run.images_per_s) : "-", kNumber, style)
+      .right(loss_of(run), kNumber, style)
+      .right(time_left(run), kNumber, style)
+      .right(queue, kPair, style)
+      .right(of(rank, run.ranks, kPair), kPair, style);
 }
 
 void draw_run_row(Canvas& canvas, int row, const Moment& moment, const Run& run) {
@@ -143,13 +161,13 @@ int draw_runs(Canvas& canvas, int row, const Moment& moment, const ViewState& st
   head.left(runs.size() == 1 ? "RUN" : fmt::format("{} RUNS", runs.size()), kName + wide,
             Style::title)
       .left("DEVICE", 7, Style::title)
-      .right("EPOCH", 5, Style::title)
-      .right("STEP", 12, Style::title)
-      .right("IMG/S", 7, Style::title)
-      .right("LOSS", 7, Style::title)
-      .right("LEFT", 7, Style::title)
-      .right("QUEUE", 5, Style::title)
-      .right("RANK", 5, Style::title);
+      .right("EPOCH", kPair, Style::title)
+      .right("STEP", kStep, Style::title)
+      .right("IMG/S", kNumber, Style::title)
+      .right("LOSS", kNumber, Style::title)
+      .right("LEFT", kNumber, Style::title)
+      .right("QUEUE", kPair, Style::title)
+      .right("RANK", kPair, Style::title);
   const Run* const selected = selected_run(state, moment);
   const auto fitting = static_cast<size_t>(std::max((max_rows - 1) / kRowsOfRun, 1));
   const auto at = static_cast<size_t>(std::ranges::find(runs, selected) - runs.begin());
