@@ -14,6 +14,7 @@ namespace brim::command {
 namespace {
 
 constexpr int kMaxPort = 65535;
+constexpr size_t kMaxToken = 1024;
 
 /// Not by its beginning: 127.example.org is anybody's.
 bool is_this_host(const std::string& host) {
@@ -47,11 +48,13 @@ MetricsAddress parse_metrics_address(const std::string& text) {
 
 std::string read_token(const std::string& path) {
   std::ifstream in(path);
-  std::string token;
-  BRIM_CHECK(in && std::getline(in, token), FileError,
+  char line[kMaxToken + 2];  // no more is read of a file without lines, such as /dev/zero
+  in.getline(line, sizeof line);
+  BRIM_CHECK(in.gcount() > 0, FileError,
              "[metrics] the token {} cannot be read; give a file whose first line is the token",
              path);
-  if (token.size() < 16 || token.size() > 1024 ||
+  std::string token = line;
+  if (token.size() < 16 || token.size() > kMaxToken ||
       token.find_first_not_of(
           "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/=") !=
           std::string::npos)

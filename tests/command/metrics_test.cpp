@@ -191,7 +191,7 @@ TEST(MetricsOption, IsCheckedBeforeTheDataIsOpened) {
   std::ofstream(folder / "short") << "abc\n";
   const auto refusal = [](std::vector<std::string> options) {
     options.insert(options.begin(), {"train", "tutorial-cnn", "--data", "/nowhere"});
-    const Ran ran = run_brim(options);
+    const Ran ran = run_brim(options, "ulimit -t 5;");
     EXPECT_NE(ran.code, 0);
     return ran.err;
   };
@@ -201,6 +201,8 @@ TEST(MetricsOption, IsCheckedBeforeTheDataIsOpened) {
   EXPECT_NE(refusal({"--metrics-token", folder / "short"}).find("is of --metrics"),
             std::string::npos);
   EXPECT_NE(refusal({"--metrics", "0", "--metrics-token", folder / "short"}).find("is no token"),
+            std::string::npos);
+  EXPECT_NE(refusal({"--metrics", "0", "--metrics-token", "/dev/zero"}).find("is no token"),
             std::string::npos);
   EXPECT_NE(refusal({"--metrics", "0", "--metrics-token", folder / "none"}).find("cannot be read"),
             std::string::npos);
