@@ -46,6 +46,8 @@ TEST_F(ReportCommand, FoldersThatHoldNoRun) {
   fails({folder / "empty", "-o", page}, 1,
         {"holds neither history.jsonl nor result.json",
          "give the folder of brim train, prune, quantize or shrink --out"});
+  fs::create_symlink("history.jsonl", folder / "empty/history.jsonl");
+  fails({folder / "empty", "-o", page}, 1, {"history.jsonl cannot be read: Too many levels"});
   fails({"-o", page}, 2, {"runs"});
   EXPECT_FALSE(fs::exists(page));
 }
@@ -55,7 +57,8 @@ TEST_F(ReportCommand, PlacesThatCannotBeWritten) {
   fails({folder / "a", "-o", folder.path()}, 1, {"is a folder; give the name of a file to --out"});
   fails({folder / "a", "-o", folder / "no/page.html"}, 1,
         {"No such file or directory", "make the folder first"});
-  fails({folder / "a", "-o", folder / "a/history.jsonl"}, 2, {"would replace"});
+  for (const char* own : {"a/history.jsonl", "a/result.json", "a/model.safetensors"})
+    fails({folder / "a", "-o", folder / own}, 2, {"would replace"});
   fails({folder / "a", "--language", "xx"}, 2, {"--language"});
   fails({folder / "a", "-o", ""}, 2, {"an empty value"});
 }

@@ -12,6 +12,7 @@
 #include "command/report_page/run.h"
 #include "command/say.h"
 #include "io/atomic_file.h"
+#include "train/run_folder.h"
 
 namespace brim::command::page {
 namespace {
@@ -40,16 +41,25 @@ void write_csv(const ReportArguments& arguments) {
   say(stdout, "{}: {} rows\n", arguments.csv, std::ranges::count(csv, '\n') - 1);
 }
 
+/// Throws UsageError if an output would replace what a run keeps, its weights as well.
+void check_files_of_runs(const std::vector<NamedPath>& outputs,
+                         const std::vector<std::string>& folders) {
+  check_outputs(outputs, {});
+  for (const NamedPath& output : outputs)
+    for (const std::string& folder : folders)
+      if (!output.path.empty() && !is_stdout(output.path) &&
+          train::belongs_to_run(folder, output.path))
+        throw UsageError(
+            fmt::format("{} {} would replace a file of the run; give it a file of its own",
+                        output.name, output.path));
+}
+
 int write_report(const ReportArguments& arguments) {
   const bool has_page = !arguments.out.empty() || arguments.csv.empty();
   const std::string out = arguments.out.empty() && has_page ? "report.html" : arguments.out;
   check_output_path("out", out);
   if (!is_stdout(arguments.csv)) check_output_path("csv", arguments.csv);
-  std::vector<NamedPath> inputs;
-  for (const std::string& folder : arguments.folders)
-    for (const char* name : {"history.jsonl", "monitor.jsonl", "result.json"})
-      inputs.push_back({"a file of the run", folder + "/" + name});
-  check_outputs({{"--out", out}, {"--csv", arguments.csv}}, inputs);
+  check_files_of_runs({{"--out", out}, {"--csv", arguments.csv}}, arguments.folders);
   if (has_page) write_page(arguments, out);
   if (!arguments.csv.empty()) write_csv(arguments);
   return 0;

@@ -24,7 +24,11 @@ constexpr uint64_t kMaxResult = 16 << 20;
 
 bool holds(const std::string& path) {
   std::error_code error;
-  return fs::exists(path, error);
+  const fs::file_type type = fs::status(path, error).type();
+  BRIM_CHECK(!error || type == fs::file_type::not_found, FileError,
+             "[report] {} cannot be read: {}; let this user read the run's folder (chown, chmod)",
+             path, error.message());
+  return type != fs::file_type::not_found;
 }
 
 void read_result(const std::string& path, Run& run) {
