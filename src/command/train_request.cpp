@@ -68,13 +68,19 @@ void choose_speed(const TrainArguments& o, const std::optional<train::RunState>&
   if (speed.passes == plan::kAllPasses) speed.passes.clear();
 }
 
-/// Throws UsageError if --json or --trace would replace what the run reads, or what it writes.
+/// Throws UsageError if --json or --trace would replace what the run reads, or what it writes, or
+/// if
+/// --tensorboard takes a name of that.
 void check_outputs_of_run(const TrainArguments& o, const std::string& data) {
-  const std::vector<NamedPath> outputs = {{"--json", o.json}, {"--trace", o.trace}};
+  std::vector<NamedPath> outputs = {{"--json", o.json}, {"--trace", o.trace}};
   check_outputs(outputs, {{"the recipe", o.recipe}, {"the data", data}});
+  outputs.push_back({"--tensorboard", o.tensorboard});
+  const auto file_of = [](const NamedPath& output) {  // events may lie in the run's folder itself
+    return output.name == "--tensorboard" ? output.path + "/events" : output.path;
+  };
   for (const NamedPath& output : outputs)
     for (const std::string& folder : {o.out, o.resume})
-      if (!output.path.empty() && !folder.empty() && train::belongs_to_run(folder, output.path))
+      if (!output.path.empty() && !folder.empty() && train::belongs_to_run(folder, file_of(output)))
         throw UsageError(
             fmt::format("{} {} is in the way of what the run keeps in {}; give another name",
                         output.name, output.path, folder));

@@ -236,6 +236,12 @@ TEST_F(Watching, AFolderThatCannotBeWrittenToEndsTheRunBeforeItBegins) {
   EXPECT_NE(ran.err.find(folder / "file"), std::string::npos) << ran.err;
   EXPECT_EQ(slurp(folder / "file"), "precious");
   EXPECT_FALSE(fs::exists(folder / "run/model.safetensors"));
+  for (const char* own : {"run/model.safetensors", "run/checkpoint-00000015"}) {
+    const Ran taken = train({"--tensorboard", folder / own, "--out", folder / "run"});
+    EXPECT_EQ(taken.code, 2);
+    EXPECT_NE(taken.err.find("in the way of"), std::string::npos) << taken.err;
+    EXPECT_FALSE(fs::exists(folder / own));
+  }
 }
 
 }  // namespace
