@@ -1,6 +1,5 @@
 #include "command/run_log.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "core/check.h"
 #include "core/write_cure.h"
+#include "io/append_lines.h"
 #include "io/atomic_file.h"
 #include "train/run_folder.h"
 
@@ -52,7 +52,7 @@ RunLog::~RunLog() {
 void RunLog::add(File& file, const nlohmann::ordered_json& json) {
   if (folder_.empty() || !file.error.empty()) return;
   const std::string path = (fs::path(folder_) / file.name).string();
-  if (!file.out) file.out = open_stream(path, O_WRONLY | O_APPEND);
+  if (!file.out) file.out = io::open_lines(path);
   const std::string line =
       json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
   if (!file.out || std::fwrite(line.data(), 1, line.size(), file.out.get()) != line.size() ||

@@ -147,7 +147,8 @@ TEST_F(StatusServerTest, ARunKeepsItsReportsAndItsResult) {
   const auto lines = [&] {
     std::vector<json> all;
     std::ifstream in(out + "/history.jsonl");
-    for (std::string line; std::getline(in, line);) all.push_back(json::parse(line));
+    for (std::string line; std::getline(in, line);)
+      all.push_back(json::parse(line, nullptr, false));
     return all;
   };
   const std::vector<json> first = lines();
@@ -156,9 +157,12 @@ TEST_F(StatusServerTest, ARunKeepsItsReportsAndItsResult) {
   EXPECT_EQ(first.back()["step"], first.back()["steps"]);
   EXPECT_TRUE(first.front()["loss"].is_number());
   EXPECT_EQ(json::parse(slurp(out + "/result.json"))["steps"], first.back()["steps"]);
+  std::ofstream(out + "/history.jsonl", std::ios::app) << "{\"cut";  // by a process that was killed
   train({"--resume", out, "--epochs", "2"});
   const std::vector<json> both = lines();
-  EXPECT_GT(both.size(), first.size());
+  ASSERT_GT(both.size(), first.size() + 1);
+  EXPECT_TRUE(both[first.size()].is_discarded());
+  EXPECT_TRUE(both[first.size() + 1].is_object());
   EXPECT_EQ(both.back()["steps_before"], first.back()["steps"]);
 }
 
