@@ -9,7 +9,6 @@
 #include "command/monitor_report.h"
 #include "command/op_report.h"
 #include "command/report.h"
-#include "core/clock.h"
 #include "core/host_name.h"
 #include "core/printable.h"
 #include "diag/gpu_sensor.h"
@@ -20,6 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kLiveOps = 10;  // of the dearest
+constexpr double kOldSeconds = 5;
 
 Json account_json(const diag::Account& account) {
   Json seconds = Json::object();
@@ -130,8 +130,10 @@ RunCounts RunDocument::counts() const {
   return counts;
 }
 
-void RunDocument::set_reading(const diag::Reading& reading) {
+void RunDocument::set_reading(const diag::Reading& reading, double at) {
   const std::lock_guard lock(mutex_);
+  reading_period_ = reading.seconds - (reading_ ? reading_->seconds : 0);
+  reading_at_ = at;
   reading_ = reading;
   if (!first_) first_ = reading;
 }
@@ -139,10 +141,14 @@ void RunDocument::set_reading(const diag::Reading& reading) {
 std::string RunDocument::uuid_of(Device device) const {
   diag::GpuSensor* const sensor = diag::gpu_sensor(device.kind);
   if (!sensor) return "";
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [of, uuid] : uuids_)
+      if (of == device) return uuid;
+  }
+  std::string uuid = sensor->uuid(device.index);  // a driver that hangs keeps nobody from the rest
   const std::lock_guard lock(mutex_);
-  for (const auto& [of, uuid] : uuids_)
-    if (of == device) return uuid;
-  return uuids_.emplace_back(device, sensor->uuid(device.index)).second;
+  return uuids_.emplace_back(device, std::move(uuid)).second;
 }
 
 DeviceRoof RunDocument::roof() const {
@@ -166,7 +172,8 @@ std::optional<double> RunDocument::energy_of(Device device) const {
 
 std::optional<diag::Reading> RunDocument::reading() const {
   const std::lock_guard lock(mutex_);
-  return reading_;
+  const double old = 3 * reading_period_ + kOldSeconds;
+  return steady_seconds() - reading_at_ <= old ? reading_ : std::nullopt;
 }
 
 Json RunDocument::json() const { return json(true); }

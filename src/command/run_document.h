@@ -15,6 +15,7 @@
 #include <brim/train/status.h>
 
 #include "command/device_roof.h"
+#include "core/clock.h"
 
 namespace brim::command {
 
@@ -45,8 +46,8 @@ class RunDocument {
   /// The board outlives it.
   RunDocument(RunIdentity identity, train::StatusBoard& board);
 
-  /// The newest reading of the sensors.
-  void set_reading(const diag::Reading& reading);
+  /// The newest reading of the sensors. `at`: of steady_seconds().
+  void set_reading(const diag::Reading& reading, double at = steady_seconds());
   /// Of the trainings that an earlier process ended.
   void set_earlier_steps(int64_t steps);
   /// Of the training, before it was resumed.
@@ -59,6 +60,7 @@ class RunDocument {
   std::optional<int64_t> point() const {
     return points_ > 0 ? std::optional(point_.load()) : std::nullopt;
   }
+  /// The newest; empty where there is none, or the sensors have stopped answering.
   std::optional<diag::Reading> reading() const;
   const RunIdentity& identity() const { return identity_; }
 
@@ -89,6 +91,7 @@ class RunDocument {
   mutable std::vector<std::pair<Device, std::string>> uuids_;  // asked once
   mutable std::optional<DeviceRoof> roof_;                     // the same
   std::optional<diag::Reading> first_, reading_;
+  double reading_at_ = 0, reading_period_ = 0;  // seconds
 };
 
 }  // namespace brim::command

@@ -22,6 +22,9 @@ namespace {
 
 std::array<std::atomic<GpuSensor*>, kDeviceKindCount> sensors{};
 
+/// For a driver that does not answer; one reading takes some milliseconds.
+constexpr auto kPatience = std::chrono::seconds(2);
+
 /// A mean of the readings that have the sensor.
 struct Mean {
   double sum = 0;
@@ -150,35 +153,43 @@ double HostReading::mean_load() const {
   return core_load.empty() ? 0 : sum / static_cast<double>(core_load.size());
 }
 
+/// Shared with the thread: one that hangs in the driver is left behind.
 struct Monitor::State {
   using Clock = std::chrono::steady_clock;
   std::vector<Device> devices;  // with sensors
   MonitorOptions options;
   Clock::time_point begin = Clock::now();
-  std::mutex reading;  // while sensors are read
+  std::timed_mutex reading;  // while sensors are read
+  std::mutex giving;         // while a reading is given on
+  bool closed = false;       // nobody takes readings
   HostLoad host;
   CpuEnergy energy;
   mutable std::mutex mutex;
   std::condition_variable changed;
-  bool stopping = false;
+  bool stopping = false, reads_last = false, ended = false;
   Sums window, all;
   std::thread thread;
 
   void read() {
-    const std::lock_guard one(reading);
+    const std::unique_lock one(reading, kPatience);
+    if (!one.owns_lock()) return;
     Reading r;
     r.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     r.host = host.read();
     r.host.energy = energy.read();
-    for (const Device device : devices) {
-      GpuSensor& sensor = *gpu_sensor(device.kind);
-      GpuReading gpu = sensor.read(device.index);
-      if (DeviceMeter* meter = DeviceMeter::active(device); meter && !sensor.charges_throttle()) {
+    for (const Device device : devices)
+      r.gpus.emplace_back(device, gpu_sensor(device.kind)->read(device.index));
+    const std::lock_guard given(giving);
+    if (!closed) give(r);
+  }
+
+  void give(const Reading& r) {
+    for (const auto& [device, gpu] : r.gpus)
+      if (DeviceMeter* meter = DeviceMeter::active(device);
+          meter && !gpu_sensor(device.kind)->charges_throttle()) {
         meter->advance();
         meter->throttled(gpu.slowdown());
       }
-      r.gpus.emplace_back(device, std::move(gpu));
-    }
     {
       const std::lock_guard lock(mutex);
       window.add(r);
@@ -187,52 +198,55 @@ struct Monitor::State {
     if (options.sink) options.sink(r);
   }
 
-  /// The thread reads no more.
-  void end() {
+  /// The thread reads no more, but for one reading where `with_last`.
+  void end(bool with_last) {
     if (!thread.joinable()) return;
-    {
-      const std::lock_guard lock(mutex);
-      stopping = true;
-    }
+    std::unique_lock lock(mutex);
+    stopping = true;
+    reads_last = with_last;
     changed.notify_all();
-    thread.join();
+    const bool has_ended = changed.wait_for(lock, kPatience, [&] { return ended; });
+    lock.unlock();
+    if (has_ended) return thread.join();
+    const std::lock_guard given(giving);
+    closed = true;
+    thread.detach();
   }
 
   void loop() {
-    const auto period = std::chrono::duration<double>(options.period);
+    const auto period =
+        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.period));
     auto next = Clock::now();
     std::unique_lock lock(mutex);
-    while (!stopping) {
-      next += std::chrono::duration_cast<Clock::duration>(period);
-      if (changed.wait_until(lock, next, [&] { return stopping; })) return;
+    for (bool is_last = false; !is_last; next = std::max(next, Clock::now() - period)) {
+      next += period;
+      is_last = changed.wait_until(lock, next, [&] { return stopping; });
+      if (is_last && !reads_last) break;
       lock.unlock();
       try {
         read();
       } catch (const std::exception&) {  // no memory for it: the next one may have some
       }
       lock.lock();
-      next = std::max(next, Clock::now() - std::chrono::duration_cast<Clock::duration>(period));
     }
+    ended = true;
+    changed.notify_all();
   }
 };
 
 Monitor::Monitor(const std::vector<Device>& devices, MonitorOptions options)
-    : state_(std::make_unique<State>()) {
+    : state_(std::make_shared<State>()) {
   BRIM_CHECK(options.period >= 0.01 && options.period <= 1e9, ValueError,
              "[monitor] a period of {} s cannot be kept; use 0.01 to 1e9", options.period);
   for (const Device device : devices)
     if (device.available() && gpu_sensor(device.kind)) state_->devices.push_back(device);
   state_->options = std::move(options);
-  state_->thread = start_thread([this] { return std::thread([this] { state_->loop(); }); });
+  state_->thread = start_thread([&] { return std::thread([s = state_] { s->loop(); }); });
 }
 
-Monitor::~Monitor() { state_->end(); }
+Monitor::~Monitor() { state_->end(false); }
 
-void Monitor::stop() {
-  if (!state_->thread.joinable()) return;
-  state_->end();
-  state_->read();
-}
+void Monitor::stop() { state_->end(true); }
 
 void Monitor::read_now() { state_->read(); }
 

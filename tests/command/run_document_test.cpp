@@ -61,6 +61,22 @@ TEST(RunDocument, CountsThroughSeveralTrainings) {
     EXPECT_NE(page.find(line), std::string::npos) << line << page;
 }
 
+TEST(RunDocument, OldReadingsAreNotShownAsNew) {
+  train::StatusBoard board({Device::cpu()});
+  RunDocument document({.recipe = {}, .folder = ""}, board);
+  diag::Reading reading{.seconds = 1};
+  reading.gpus = {{Device::sim(0), {.utilisation = 0.5}}};
+  document.set_reading(reading);
+  EXPECT_EQ(document.json()["gpus"]["sim:0"]["utilisation"], 0.5);
+  reading.seconds = 2;
+  document.set_reading(reading, steady_seconds() - 60);  // as of a driver that hangs since
+  EXPECT_EQ(document.json()["gpus"], nlohmann::ordered_json::object());
+  EXPECT_EQ(document.json()["host"], nullptr);
+  reading.seconds = 32;  // a reading each half a minute
+  document.set_reading(reading, steady_seconds() - 60);
+  EXPECT_EQ(document.json()["gpus"]["sim:0"]["utilisation"], 0.5);
+}
+
 TEST(RunDocument, StepsBeforeAResumeStayBeforeTheNextTraining) {
   train::StatusBoard board({Device::cpu()});
   RunDocument document({.command = "shrink", .recipe = {}, .folder = ""}, board);

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -87,6 +89,55 @@ TEST(Monitor, TotalsAreOfWhatTheSinkWasTold) {
     monitor.stop();
     EXPECT_EQ(monitor.total().readings, total);
   }
+}
+
+/// A driver that answers only when it is let go, or after half a minute.
+class HangingSensor final : public GpuSensor {
+ public:
+  GpuReading read(int) override {
+    std::unique_lock lock(mutex_);
+    asked_ = true;
+    changed_.notify_all();
+    changed_.wait_for(lock, std::chrono::seconds(30), [&] { return let_go_; });
+    answered_ = true;
+    changed_.notify_all();
+    return {};
+  }
+  void wait_until_asked() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return asked_; });
+  }
+  bool has_answered() {
+    const std::lock_guard lock(mutex_);
+    return answered_;
+  }
+  void let_go() {
+    std::unique_lock lock(mutex_);
+    let_go_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return answered_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool asked_ = false, let_go_ = false, answered_ = false;
+};
+
+TEST(Monitor, ADriverThatHangsHoldsNobodyUp) {
+  static HangingSensor hanging;
+  set_gpu_sensor(DeviceKind::sim, hanging);
+  std::atomic<int> taken{0};
+  {
+    Monitor monitor({Device::sim(0)}, {.period = 0.01, .sink = [&](const Reading&) { ++taken; }});
+    hanging.wait_until_asked();
+    monitor.stop();
+    EXPECT_EQ(monitor.total().readings, 0);
+  }
+  EXPECT_FALSE(hanging.has_answered());
+  hanging.let_go();
+  EXPECT_EQ(taken, 0);
+  set_gpu_sensor(DeviceKind::sim, sensor());
 }
 
 TEST(Monitor, KeepsMeansAndExtremes) {

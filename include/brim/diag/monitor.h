@@ -79,7 +79,8 @@ struct MonitorOptions {
 
 /// Reads sensors from its construction to its end. Time lost to lowered clocks is charged to the
 /// devices' accounts (Cause::throttle). The CPU is in HostReading. What a virtual accelerator's
-/// sensors say is simulated; without a paced profile they know neither power nor heat.
+/// sensors say is simulated; without a paced profile they know neither power nor heat. A driver
+/// that does not answer ends the readings, nothing else.
 class Monitor {
  public:
   /// Throws ValueError for a period below 0.01 s or above 1e9 s.
@@ -100,7 +101,7 @@ class Monitor {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace brim::diag
