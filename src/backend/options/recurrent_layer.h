@@ -12,6 +12,7 @@ struct RecurrentLayer {
   RecurrentCell cell;
   bool bias;  // two of them, of the input and of the hidden state
   bool tf32;  // f32 may be multiplied as TF32
+  bool grad;  // what the gradient needs is kept
   int64_t steps, batch, in, hidden;
 
   int64_t gates() const { return cell == RecurrentCell::lstm ? 4 : 3; }

@@ -1,4 +1,4 @@
-// See layer.h. The kernel is cuDNN's on CUDA.
+// See layer.h. The kernel is cuDNN's on CUDA, and an LSTM's for training on the CPU.
 #include "ops/recurrent/layer.h"
 
 #include <optional>
@@ -152,8 +152,7 @@ std::vector<Tensor> fused_layer(const RecurrentLayer& layer, const Operands& o,
   Tensor y = Tensor::empty({layer.steps, layer.batch, layer.hidden}, dtype, device);
   Tensor last_h = Tensor::empty(o.h.shape(), dtype, device), last_c, saved;
   if (o.c.defined()) last_c = Tensor::empty(o.h.shape(), dtype, device);
-  if (autograd::needs_grad({o.x, o.weight_ih, o.weight_hh, o.bias_ih, o.bias_hh, o.h, o.c}))
-    saved = Tensor::empty({static_cast<int64_t>(saved_bytes)}, DType::u8, device);
+  if (layer.grad) saved = Tensor::empty({static_cast<int64_t>(saved_bytes)}, DType::u8, device);
   const Operands in = o.map(plain);
   layer_kernel()(device, dtype, in.x, in.weight_ih, in.weight_hh, in.bias_ih, in.bias_hh, in.h,
                  in.c, y, last_h, last_c, saved, layer);
@@ -207,6 +206,8 @@ std::vector<Tensor> recurrent_layer(RecurrentCell cell, const Tensor& x, const L
   const RecurrentLayer layer = {.cell = cell,
                                 .bias = w.bias_ih.defined(),
                                 .tf32 = Tf32::allowed(),
+                                .grad = autograd::needs_grad({x, w.weight_ih, w.weight_hh,
+                                                              w.bias_ih, w.bias_hh, states[0], c}),
                                 .steps = x.size(0),
                                 .batch = x.size(1),
                                 .in = x.size(2),

@@ -32,6 +32,9 @@ struct TileRows {
   static TileRows in_place(const T* a, int64_t lda) { return {a, kRows * lda, lda, 1}; }
   /// As pack_a() leaves rows of k elements.
   static TileRows packed(const T* tiles, int64_t k) { return {tiles, kRows * k, 1, kRows}; }
+
+  /// From the q-th column on.
+  TileRows from(int64_t q) const { return {data + q * col, tile, row, col}; }
 };
 
 /// A matrix (k x n) as panels of columns as wide as a register tile, each of them k dense rows.
@@ -62,9 +65,13 @@ class PackedColumns {
   void multiply(int64_t p, int64_t rows, const TileRows<T>& a, bool accumulate, T* c,
                 int64_t ldc) const {
     for (int64_t q = 0; q < k_ || q == 0; q += kDepth)
-      broadcast_panel<T>(rows, std::min(kDepth, k_ - q), a.data + q * a.col, a.tile, a.row, a.col,
-                         panel(p) + q * width_, width_, accumulate || q > 0, c + first_column(p),
-                         ldc, columns(p));
+      multiply_rows(p, q, std::min(kDepth, k_ - q), rows, a.from(q), accumulate || q > 0, c, ldc);
+  }
+  /// The same by rows [q, q + depth) of this alone, in one pass; a (rows x depth).
+  void multiply_rows(int64_t p, int64_t q, int64_t depth, int64_t rows, const TileRows<T>& a,
+                     bool accumulate, T* c, int64_t ldc) const {
+    broadcast_panel<T>(rows, depth, a.data, a.tile, a.row, a.col, panel(p) + q * width_, width_,
+                       accumulate, c + first_column(p), ldc, columns(p));
   }
   /// All columns; a's rows are `lda` apart.
   void multiply(int64_t rows, const T* a, int64_t lda, bool accumulate, T* c, int64_t ldc) const {

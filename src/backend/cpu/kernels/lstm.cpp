@@ -5,10 +5,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include <brim/formula/dense.h>
-#include <brim/formula/math.h>
-
 #include "backend/cpu/elementwise/through_f32.h"
+#include "backend/cpu/recurrent/lstm_step-inl.h"
 #include "backend/cpu/recurrent/recurrent-inl.h"
 #include "backend/cpu/runtime/isa.h"
 #include "backend/types.h"
@@ -16,47 +14,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
-
-/// One sample's step. x: what the input gives the gates i, f, g, o of n units each; gates: what the
-/// hidden state gives them, then their values.
-template <class T>
-void lstm_step(const T* HWY_RESTRICT x, const T* HWY_RESTRICT c_before, T* HWY_RESTRICT gates,
-               T* HWY_RESTRICT c, T* HWY_RESTRICT h, int64_t n) {
-  BRIM_INDEPENDENT
-  for (int64_t k = 0; k < n; ++k) {
-    const T i = formula::sigmoid(x[k] + gates[k]);
-    const T f = formula::sigmoid(x[n + k] + gates[n + k]);
-    const T g = formula::tanh(x[2 * n + k] + gates[2 * n + k]);
-    const T o = formula::sigmoid(x[3 * n + k] + gates[3 * n + k]);
-    const T cell = f * c_before[k] + i * g;
-    gates[k] = i;
-    gates[n + k] = f;
-    gates[2 * n + k] = g;
-    gates[3 * n + k] = o;
-    c[k] = cell;
-    h[k] = o * formula::tanh(cell);
-  }
-}
-
-/// The gradients of lstm_step. dh, dc: of the states behind the step, from the steps that follow;
-/// dc becomes that of the cell before it. dgates: of the gates' sums.
-template <class T>
-void lstm_step_grad(const T* HWY_RESTRICT dy, const T* HWY_RESTRICT dcell,
-                    const T* HWY_RESTRICT gates, const T* HWY_RESTRICT c_before,
-                    const T* HWY_RESTRICT c, const T* HWY_RESTRICT dh, T* HWY_RESTRICT dc,
-                    T* HWY_RESTRICT dgates, int64_t n) {
-  BRIM_INDEPENDENT
-  for (int64_t k = 0; k < n; ++k) {
-    const T i = gates[k], f = gates[n + k], g = gates[2 * n + k], o = gates[3 * n + k];
-    const T up = dy[k] + dh[k], squashed = formula::tanh(c[k]);
-    const T down = dc[k] + dcell[k] + up * o * (T(1) - squashed * squashed);
-    dgates[k] = down * g * i * (T(1) - i);
-    dgates[n + k] = down * c_before[k] * f * (T(1) - f);
-    dgates[2 * n + k] = down * i * (T(1) - g * g);
-    dgates[3 * n + k] = up * squashed * o * (T(1) - o);
-    dc[k] = down * f;
-  }
-}
 
 template <class T>
 void lstm(const Context& context, const Tensor& tgates, const Tensor& weight, const Tensor& h,

@@ -39,14 +39,19 @@ struct Recurrence {
   /// Where the i-th step lies.
   int64_t at(int64_t i) const { return reverse ? steps - 1 - i : i; }
 
-  /// Calls f(first, last) on disjoint samples that cover the batch, one part a thread: each part
-  /// reads all weights at each step. `gates`: of a cell.
-  template <class F>
-  void over_samples(int64_t gates, const F& f) const {
+  /// Into how many parts over_samples() cuts the batch. `gates`: of a cell.
+  int64_t parts(int64_t gates) const {
     constexpr int64_t kWork = int64_t{1} << 18;  // multiply-adds of a part at least
     const int64_t tiles = (batch + kRows - 1) / kRows;
-    const int64_t parts = std::clamp<int64_t>(steps * batch * gates * hidden * hidden / kWork, 1,
-                                              std::min<int64_t>(tiles, num_threads()));
+    return std::clamp<int64_t>(steps * batch * gates * hidden * hidden / kWork, 1,
+                               std::min<int64_t>(tiles, num_threads()));
+  }
+
+  /// Calls f(first, last) on disjoint samples that cover the batch, one part a thread: each part
+  /// reads all weights at each step.
+  template <class F>
+  void over_samples(int64_t gates, const F& f) const {
+    const int64_t parts = this->parts(gates);
     parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
       const FlushDenormals guard;
       f(batch * begin / parts, batch * end / parts);  // evenly: the slowest part is what it takes
