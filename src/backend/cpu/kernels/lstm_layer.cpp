@@ -82,7 +82,6 @@ template <class T>
 void weight_grads(const Context& context, const RecurrentLayer& layer, const T* dgates, int64_t ld,
                   const T* x, const T* h, const T* y, T* dih, T* dhh, T* dbias) {
   constexpr int64_t kDepth = (kSmallTiles ? kPassBytes : 1536) / static_cast<int64_t>(sizeof(T));
-  constexpr int64_t kBlock = 32 * kRows;  // of outputs
   const int64_t rows = layer.steps * layer.batch, n = layer.hidden, outputs = 4 * n;
   std::optional<PackedColumns<T>> xs, first, rest;  // the states before the first step, and others
   if (dih) xs.emplace(context, rows, layer.in, Matrix<T>{x, layer.in, 1});
@@ -90,10 +89,9 @@ void weight_grads(const Context& context, const RecurrentLayer& layer, const T* 
   if (dhh) rest.emplace(context, rows - layer.batch, n, Matrix<T>{y, n, 1});
   const auto add_block = [&](int64_t o, int64_t count, int64_t q) {
     const int64_t depth = std::min(kDepth, rows - q);
-    const T* const from = dgates + q * ld + o;
+    const TileRows<T> a = {dgates + q * ld + o, kRows, 1, ld};
     for (int64_t r = 0; r < depth; ++r)  // which brings all of it into the cache
-      for (int64_t i = 0; i < count; ++i) dbias[o + i] += from[r * ld + i];
-    const TileRows<T> a = {from, kRows, 1, ld};
+      for (int64_t i = 0; i < count; ++i) dbias[o + i] += a.data[r * ld + i];
     for (int64_t p = 0; dih && p < xs->panels(); ++p)
       xs->multiply_rows(p, q, depth, count, a, q > 0, dih + o * layer.in, layer.in);
     const int64_t begun = std::clamp<int64_t>(layer.batch - q, 0, depth);
@@ -104,22 +102,15 @@ void weight_grads(const Context& context, const RecurrentLayer& layer, const T* 
                             dhh + o * n, n);
     }
   };
+  // One part a thread: each of them reads all of x and y.
+  constexpr int64_t kWork = int64_t{1} << 18;  // multiply-adds of a part at least
   const int64_t tiles = (outputs + kRows - 1) / kRows;
-  parallel_for(tiles, 1, [&](int64_t begin, int64_t end) {
-    const int64_t last = std::min(outputs, end * kRows);
-    std::fill(dbias + begin * kRows, dbias + last, T(0));
-    for (int64_t o = begin * kRows; o < last; o += kBlock)
-      for (int64_t q = 0; q < rows; q += kDepth) add_block(o, std::min(kBlock, last - o), q);
+  const int64_t least = kWork / (kRows * rows * (layer.in + n)) + 1;
+  parallel_for(tiles, std::max(least, tiles / num_threads()), [&](int64_t begin, int64_t end) {
+    const int64_t o = begin * kRows, count = std::min(outputs, end * kRows) - o;
+    std::fill_n(dbias + o, count, T(0));
+    for (int64_t q = 0; q < rows; q += kDepth) add_block(o, count, q);
   });
-}
-
-/// Asks for what the next sample step of the gradient reads of n units: it lies in memory since the
-/// forward pass, and arrives while the product computes.
-template <class T>
-void prefetch_step(const T* gates, const T* dy, int64_t n) {
-  constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
-  for (int64_t i = 0; i < 4 * n; i += kLine) hwy::Prefetch(gates + i);
-  for (int64_t i = 0; i < n; i += kLine) hwy::Prefetch(dy + i);
 }
 
 template <class T>
@@ -154,7 +145,6 @@ void lstm_layer_grad(const Context& context, const Tensor& tdy, const Tensor& dl
       T* const d = dgates + at / n * ld;
       for (int64_t i = first; i < last; ++i) {
         const int64_t s = i * n;
-        if (at > 0) prefetch_step(kept.gates + 4 * (at - all + s), dy + at - all + s, n);
         lstm_step_grad(dy + at + s, none, kept.gates + 4 * (at + s), before + s,
                        kept.cells + at + s, dh + s, dc + s, d + i * ld, n);
       }
