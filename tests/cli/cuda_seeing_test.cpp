@@ -33,10 +33,9 @@ class CudaSeeing : public ::testing::Test {
         "train",  "tutorial-cnn", "--data", folder / "data", "--device",
         "cuda:0", "--batch",      "2",      "--steps",       "6"};
     args.insert(args.end(), more.begin(), more.end());
-    return run_brim(
-        args, "export BRIM_BACKEND_PATH=" + (build / "emulated/libbrim_cuda_emulated.so").string() +
-                  " " + environment + ";");
+    return run_brim(args, "export BRIM_BACKEND_PATH=" + backend() + " " + environment + ";");
   }
+  std::string backend() const { return (build / "emulated/libbrim_cuda_emulated.so").string(); }
   std::string fakes() const { return "BRIM_CUDA_LIBRARIES=" + (build / "fakes").string(); }
   bool faked(const char* soname) const { return fs::exists(build / "fakes" / soname); }
   std::string text_of(const std::string& name) const {
@@ -46,6 +45,19 @@ class CudaSeeing : public ::testing::Test {
   TemporaryFolder folder;
   fs::path build;
 };
+
+TEST_F(CudaSeeing, TopMarksACardWhoseDriverHangsAndReadsTheOther) {
+  if (!faked("libnvidia-ml.so.1")) GTEST_SKIP() << "NVML's fake is not built";
+  const Ran ran = run_brim({"top", "--json"}, "export BRIM_FAKE_NVML_LOAD=hangs,20 " + fakes() +
+                                                  " BRIM_BACKEND_PATH=" + backend() + ";");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const auto gpus = nlohmann::json::parse(ran.out)["gpus"];
+  ASSERT_EQ(gpus.size(), 2U) << ran.out;
+  EXPECT_EQ(gpus[0]["answers"], false);
+  EXPECT_EQ(gpus[0]["utilisation"], nullptr);
+  EXPECT_EQ(gpus[1]["answers"], true);
+  EXPECT_EQ(gpus[1]["utilisation"], 0.2);
+}
 
 TEST_F(CudaSeeing, AccountsAddUpByEventsAndByCupti) {
   for (const std::string& environment : {std::string(), fakes()}) {

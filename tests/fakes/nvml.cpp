@@ -1,7 +1,8 @@
 // An NVML of a machine with three GPUs, for tests: the emulation's two, after one that CUDA does
 // not show, so that numbers differ and PCI bus ids decide. The second has no sensors but a few.
 // Built as libnvidia-ml.so.1. BRIM_FAKE_NVML: "refuse" (nvmlInit fails). BRIM_FAKE_NVML_USED (GiB),
-// _LOAD (percent) and _TEMPERATURE hold values of the emulation's two, "20,-": "-" is no sensor.
+// _LOAD (percent) and _TEMPERATURE hold values of the emulation's two, "20,-": "-" is no sensor,
+// and "hangs" does not answer for half a minute.
 #include <unistd.h>
 
 #include <atomic>
@@ -33,6 +34,7 @@ Return say(const char* variable, Handle device, unsigned otherwise, unsigned* va
   const size_t comma = text.find(',');
   text = device == handle_of(1) ? text.substr(0, comma) : text.substr(comma + 1);
   if (text == "-") return kNotSupported;
+  if (text == "hangs") return sleep(30), kNotSupported;
   *value = static_cast<unsigned>(std::stoul(text));
   return kSuccess;
 }

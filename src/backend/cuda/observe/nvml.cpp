@@ -73,27 +73,28 @@ class NvmlSensor final : public diag::GpuSensor {
 
  private:
   struct Opened {
+    std::mutex mutex;  // a card whose driver hangs holds up no other
+    bool opened = false;
     nvml::Handle handle = nullptr;
     std::string error;
     nvml::Sample before = nullptr, now = nullptr;  // of GPM; null where there is none
     bool sampled = false;                          // `before` holds something
     unsigned long long loads_until = 0;            // the newest load of a process that was told
+    std::unique_ptr<nvml::GpmMetricsGet> metrics = std::make_unique<nvml::GpmMetricsGet>();
   };
-  Opened& open(int device);
+  Opened& card(int device);
+  void open(Opened& gpu, int device) const;
   void read_gpm(Opened& gpu, diag::GpuReading& reading);
   void read_loads(Opened& gpu, std::vector<diag::GpuProcess>& processes);
 
-  std::mutex mutex_;
+  std::mutex mutex_;          // of what follows, which is constant once NVML is open
   std::optional<Nvml> nvml_;  // opened when the first device is read
   std::string error_;         // of NVML as a whole
   std::map<int, Opened> devices_;
-  std::unique_ptr<nvml::GpmMetricsGet> metrics_ = std::make_unique<nvml::GpmMetricsGet>();
 };
 
-NvmlSensor::Opened& NvmlSensor::open(int device) {
-  const auto [at, fresh] = devices_.try_emplace(device);
-  Opened& gpu = at->second;
-  if (!fresh) return gpu;
+NvmlSensor::Opened& NvmlSensor::card(int device) {
+  const std::lock_guard lock(mutex_);
   if (!nvml_) {
     nvml_.emplace();
     if (!nvml_->handle)
@@ -103,19 +104,25 @@ NvmlSensor::Opened& NvmlSensor::open(int device) {
     else if (const nvml::Return r = nvml_->init(); r != nvml::kSuccess)
       error_ = "nvmlInit says " + words_for(*nvml_, r);
   }
+  return devices_[device];
+}
+
+/// With the card's mutex.
+void NvmlSensor::open(Opened& gpu, int device) const {
+  if (std::exchange(gpu.opened, true)) return;
   gpu.error = error_;
-  if (!gpu.error.empty()) return gpu;
+  if (!gpu.error.empty()) return;
   std::array<char, 32> bus_id{};
   if (cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), device) !=
       cudaSuccess) {
     (void)cudaGetLastError();
     gpu.error = "CUDA does not tell the device's PCI bus id";
-    return gpu;
+    return;
   }
   if (const nvml::Return r = nvml_->by_bus_id(bus_id.data(), &gpu.handle); r != nvml::kSuccess) {
     gpu.error = "NVML does not show the device at " + std::string(bus_id.data()) + ": " +
                 words_for(*nvml_, r);
-    return gpu;
+    return;
   }
   nvml::GpmSupport support{.version = nvml::kGpmVersion, .is_supported = 0};
   if (nvml_->gpm_support && nvml_->gpm_alloc && nvml_->gpm_get && nvml_->gpm_metrics &&
@@ -123,7 +130,6 @@ NvmlSensor::Opened& NvmlSensor::open(int device) {
       (nvml_->gpm_alloc(&gpu.before) != nvml::kSuccess ||
        nvml_->gpm_alloc(&gpu.now) != nvml::kSuccess))
     gpu.before = gpu.now = nullptr;
-  return gpu;
 }
 
 /// A value of GPM, in a reading's unit.
@@ -147,7 +153,7 @@ constexpr GpmValue kGpmValues[] = {
 void NvmlSensor::read_gpm(Opened& gpu, diag::GpuReading& reading) {
   if (!gpu.now || nvml_->gpm_get(gpu.handle, gpu.now) != nvml::kSuccess) return;
   if (gpu.sampled) {
-    nvml::GpmMetricsGet& get = *metrics_;
+    nvml::GpmMetricsGet& get = *gpu.metrics;
     get = {.version = nvml::kGpmVersion,
            .count = static_cast<unsigned>(std::size(kGpmValues)),
            .sample1 = gpu.before,
@@ -165,9 +171,10 @@ void NvmlSensor::read_gpm(Opened& gpu, diag::GpuReading& reading) {
 }
 
 diag::GpuReading NvmlSensor::read(int device) {
-  const std::lock_guard lock(mutex_);
+  Opened& gpu = card(device);
+  const std::lock_guard lock(gpu.mutex);
+  open(gpu, device);
   diag::GpuReading r;
-  Opened& gpu = open(device);
   r.error = gpu.error;
   if (!r.error.empty()) return r;
   const nvml::Handle h = gpu.handle;
@@ -234,8 +241,9 @@ std::vector<T> list_of(const F& ask) {
 }
 
 std::vector<diag::GpuProcess> NvmlSensor::processes(int device) {
-  const std::lock_guard lock(mutex_);
-  Opened& gpu = open(device);
+  Opened& gpu = card(device);
+  const std::lock_guard lock(gpu.mutex);
+  open(gpu, device);
   if (!gpu.error.empty() || !nvml_->processes) return {};
   std::vector<diag::GpuProcess> processes;
   for (const nvml::Process& p : list_of<nvml::Process>([&](unsigned*count, nvml::Process*list) {
