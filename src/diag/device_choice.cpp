@@ -5,9 +5,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <future>
+#include <memory>
+#include <thread>
 
 #include "core/runtime.h"
+#include "core/start_thread.h"
 #include "diag/gpu_sensor.h"
 
 namespace brim::diag {
@@ -61,12 +66,36 @@ std::string gib(double bytes) {
   return fmt::format("{:.1f} GiB", bytes / static_cast<double>(int64_t{1} << 30));
 }
 
-GpuFacts facts_of(Device device, GpuSensor* sensor) {
-  if (!sensor) return {.device = device, .error = "it has no sensors"};
-  const GpuReading r = sensor->read(device.index);
+GpuFacts facts_of(Device device, const GpuReading& r) {
   GpuFacts facts{
       .device = device, .load = r.utilisation, .temperature = r.temperature, .error = r.error};
   if (r.memory_total && r.memory_used) facts.free_memory = *r.memory_total - *r.memory_used;
+  return facts;
+}
+
+/// In a thread of its own, which is left behind where the driver hangs.
+std::future<GpuReading> start_reading(GpuSensor& sensor, int index) {
+  const auto task = std::make_shared<std::packaged_task<GpuReading()>>(
+      [&sensor, index] { return sensor.read(index); });
+  std::future<GpuReading> reading = task->get_future();
+  start_thread([&] { return std::thread([task] { (*task)(); }); }).detach();
+  return reading;
+}
+
+std::vector<GpuFacts> facts_of(const std::vector<Device>& gpus, GpuSensor* sensor) {
+  constexpr auto kPatience = std::chrono::seconds(3);
+  std::vector<std::future<GpuReading>> readings;
+  for (const Device gpu : gpus)
+    if (sensor) readings.push_back(start_reading(*sensor, gpu.index));
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  std::vector<GpuFacts> facts;
+  for (size_t i = 0; i < gpus.size(); ++i)
+    if (!sensor)
+      facts.push_back({.device = gpus[i], .error = "it has no sensors"});
+    else if (readings[i].wait_until(deadline) == std::future_status::ready)
+      facts.push_back(facts_of(gpus[i], readings[i].get()));
+    else
+      facts.push_back({.device = gpus[i], .error = "its driver does not answer"});
   return facts;
 }
 
@@ -128,10 +157,7 @@ DeviceChoice best_device() {
   const std::vector<Device> gpus = Device::all(DeviceKind::cuda);
   if (gpus.empty()) return diag::choose_device({}, runtime(DeviceKind::cuda).why_absent());
   if (gpus.size() == 1) return diag::choose_device({{.device = gpus[0]}}, "");  // NVML takes time
-  std::vector<diag::GpuFacts> facts;
-  for (const Device gpu : gpus)
-    facts.push_back(diag::facts_of(gpu, diag::gpu_sensor(DeviceKind::cuda)));
-  return diag::choose_device(facts, "");
+  return diag::choose_device(diag::facts_of(gpus, diag::gpu_sensor(DeviceKind::cuda)), "");
 }
 
 }  // namespace brim

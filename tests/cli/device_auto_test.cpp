@@ -131,6 +131,12 @@ TEST_F(DeviceAuto, WithoutNvmlTheFirst) {
                     "device cuda:0: the only one of 2 GPUs whose free memory is known (60.0 GiB)");
 }
 
+TEST_F(DeviceAuto, AGpuWhoseDriverHangsIsNotWaitedFor) {
+  NEEDS_GPUS();
+  expect_first_line(train({}, gpus("BRIM_FAKE_NVML_LOAD=1,hangs")),
+                    "device cuda:0: the only one of 2 GPUs whose free memory is known (60.0 GiB)");
+}
+
 TEST_F(DeviceAuto, TheOnlyGpuIsTaken) {
   NEEDS_GPUS();
   expect_first_line(train({}, gpus("BRIM_EMULATED_COUNT=1")), "device cuda:0: the only GPU");
