@@ -68,8 +68,7 @@ void choose_speed(const TrainArguments& o, const std::optional<train::RunState>&
   if (speed.passes == plan::kAllPasses) speed.passes.clear();
 }
 
-/// Throws UsageError if --json or --trace would replace what the run reads, or what it writes, or
-/// if
+/// Throws UsageError if --json or --trace would replace what the run reads or writes, or if
 /// --tensorboard takes a name of that.
 void check_outputs_of_run(const TrainArguments& o, const std::string& data) {
   std::vector<NamedPath> outputs = {{"--json", o.json}, {"--trace", o.trace}};
@@ -108,7 +107,6 @@ TrainRequest parse_request(const TrainArguments& o) {
   request.launched = dist::launch_environment();
   request.arguments = o;
   request.traces = !o.trace.empty();
-  request.keep_gradients = !o.tensorboard.empty();
   if (request.launched.rank > 0) {  // what is written is rank 0's
     TrainArguments& own = request.arguments;
     own.json.clear(), own.trace.clear(), own.tensorboard.clear();

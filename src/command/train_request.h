@@ -45,8 +45,6 @@ struct TrainRequest {
   ChosenDevices chosen;
   dist::LaunchEnvironment launched;
   bool traces = false;  ///< with a rank that another one writes the file of, too
-  bool keep_gradients =
-      false;  ///< for TensorBoard, which is rank 0's; plans of all ranks are alike
   /// What --doctor found, and asked for besides; null without.
   std::shared_ptr<const train::Cure> cure;
 };

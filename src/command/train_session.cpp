@@ -144,7 +144,7 @@ class TrainSession {
     o.stage = [this](const char* what, double part) { display_.show(what, part); };
     o.first_step = [this] { startup_ms_ = milliseconds_since_start(); };
     o.board = &live_.board();
-    o.keep_gradients = request_.keep_gradients;
+    o.keep_gradients = !arguments_.tensorboard.empty();  // rank 0's
     o.heat = heat_ ? &*heat_ : nullptr;
     o.warn = [this](const std::string& line) { warn(line); };
     o.stop = &stop_;

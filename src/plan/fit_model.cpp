@@ -15,7 +15,8 @@
 namespace brim::plan {
 namespace {
 
-constexpr int64_t kLeastBytes = 4096;  // bytes worth a thought
+constexpr int64_t kLeastBytes = 4096;               // bytes worth a thought
+constexpr size_t kLeastRounded = size_t{64} << 10;  // bytes worth two launches
 
 double seconds_of_copy(const Program& program, const Ref<Storage>& storage, bool to_host) {
   Tensor on_device = as_bytes(storage);
@@ -151,12 +152,17 @@ void FitModel::list_activations() {
       a.to_device = seconds_of_copy(program_, storage, false);
     }
     if (program_.may_recompute && group.maker >= 0) list_recomputation(group, a);
-    list_rounding(storages_.at(group.storage), a);
+    list_rounding(group, a);
   }
 }
 
-void FitModel::list_rounding(const Ref<Storage>& storage, Activation& a) const {
-  if (not_f32_.contains(storage.get()) ||
+/// Not of what a launch saves beside a larger result, as statistics: they must fit that one.
+void FitModel::list_rounding(const Group& group, Activation& a) const {
+  if (group.maker < 0) return;
+  const Ref<Storage>& storage = storages_.at(group.storage);
+  for (const Operand& o : program_.launches[static_cast<size_t>(group.maker)]->operands())
+    if (o.writes && o.tensor->defined() && o.tensor->storage()->bytes() > storage->bytes()) return;
+  if (storage->bytes() < kLeastRounded || not_f32_.contains(storage.get()) ||
       !backend::has_kernel("copy", program_.device, DType::bf16))
     return;
   std::tie(a.to_bf16, a.from_bf16) = seconds_of_rounding(storage);

@@ -46,7 +46,7 @@ class FitModel {
   void list_groups();
   void list_activations();
   void list_recomputation(Group& group, Activation& a);
-  void list_rounding(const Ref<Storage>& storage, Activation& a) const;
+  void list_rounding(const Group& group, Activation& a) const;
 
   const Program& program_;
   const Uses uses_;

@@ -76,6 +76,17 @@ std::optional<Solution> solve_for_arena(Program& program, FitModel& model, int64
   return best;
 }
 
+/// The better one of the best that changes no bit and of the best that may round, where it may.
+std::optional<Solution> best_solution(Program& program, FitModel& model, int64_t room) {
+  model.problem().may_round = false;
+  std::optional<Solution> exact = solve_for_arena(program, model, room);
+  if (!program.may_round) return exact;
+  model.problem().may_round = true;
+  std::optional<Solution> rounded = solve_for_arena(program, model, room);
+  if (!rounded || (exact && exact->schedule.seconds <= rounded->schedule.seconds)) return exact;
+  return rounded;
+}
+
 std::string megabytes(int64_t bytes) {
   return fmt::format("{:.1f} MB", static_cast<double>(bytes) * 1e-6);
 }
@@ -129,7 +140,6 @@ std::string percent_longer(double seconds, double before) {
 
 /// The best that the search finds. Whether the program is rewritten.
 bool follow_search(Program& program, FitModel& model, MemoryFit& fitted) {
-  model.problem().may_round = program.may_round;
   for (const double s : model.problem().seconds) fitted.seconds_before += s;
   fitted.seconds = fitted.seconds_before;
   model.problem().in_turn = program.memory_policy == MemoryPolicy::in_turn;
@@ -137,7 +147,7 @@ bool follow_search(Program& program, FitModel& model, MemoryFit& fitted) {
   int64_t host_room = host.room();
   for (int round = 0; round < kRounds && !fitted.fits; ++round) {
     model.problem().host_limit = host_room;
-    const std::optional<Solution> solution = solve_for_arena(program, model, fitted.room);
+    const std::optional<Solution> solution = best_solution(program, model, fitted.room);
     if (!solution) break;
     fitted.tensors = model.describe(solution->choices, program.memory_policy);
     FitRewriting rewriting(program, model, *solution);
@@ -152,6 +162,7 @@ bool follow_search(Program& program, FitModel& model, MemoryFit& fitted) {
     rewriting.take_back();
     host_room = round + 2 < kRounds ? std::min(host.room(), fitted.host - fitted.host / 16) : 0;
   }
+  model.problem().may_round = program.may_round;
   fitted.least = least_limit(model.problem());
   if (!fitted.fits) {
     fitted.tensors.clear();
@@ -172,9 +183,11 @@ std::string note_of(const MemoryFit& fitted, bool is_rewritten, bool by_vdnn) {
     return fmt::format("{} do not fit into {}, nor do the {} that vDNN's rules leave",
                        megabytes(fitted.before), megabytes(fitted.room), megabytes(fitted.least));
   if (!is_rewritten && fitted.seconds_rounded > 0)
-    return fmt::format("{} do not fit into {}, but would {} longer with round_activations",
-                       megabytes(fitted.before), megabytes(fitted.room),
-                       percent_longer(fitted.seconds_rounded, fitted.seconds_before));
+    return fmt::format(
+        "{} do not fit into {}, nor would less than about {}; with "
+        "round_activations they would, {} longer",
+        megabytes(fitted.before), megabytes(fitted.room), megabytes(fitted.least),
+        percent_longer(fitted.seconds_rounded, fitted.seconds_before));
   if (!is_rewritten)
     return fmt::format("{} do not fit into {}, nor would less than about {}",
                        megabytes(fitted.before), megabytes(fitted.room), megabytes(fitted.least));

@@ -30,6 +30,8 @@ std::vector<Pass> all_passes();
 /// Runs one of them, or those that kRewrites stands for. Returns what it did.
 std::string run_pass(std::string_view name, Program& program);
 
+/// The pass that is lossy, and done only where it is named.
+inline constexpr const char* kRounding = "round_activations";
 /// Stands for all passes that are exact.
 inline constexpr const char* kAllPasses = "all";
 inline constexpr const char* kExactPasses = "exact";

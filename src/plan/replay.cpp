@@ -48,17 +48,16 @@ std::string does_not_fit(const MemoryFit& fit, bool by_vdnn) {
         "the rules of vDNN move {:.1f} MiB to the host, more than its limit leaves; "
         "raise that, or choose another memory policy",
         mib(fit.host));
-  if (fit.seconds_rounded > 0)
-    return fmt::format(
-        "the step's temporaries take {:.1f} MiB, and have {:.1f}, into which they fit only with "
-        "some rounded to bf16 meanwhile, {:.1f} % slower: add the pass +round_activations "
-        "(TrainOptions::passes)",
-        mib(fit.before), mib(fit.room), 100 * (fit.seconds_rounded / fit.seconds_before - 1));
   return fmt::format(
       "{}, the step's temporaries need about {:.1f} MiB, and have {:.1f}, beside "
-      "what its kernels ask for",
+      "what its kernels ask for{}",
       by_vdnn ? "moved by the rules of vDNN" : "even with all moved or computed again that can be",
-      mib(fit.least), mib(fit.room));
+      mib(fit.least), mib(fit.room),
+      fit.seconds_rounded > 0
+          ? fmt::format("; with some rounded to bf16 meanwhile (the pass +round_activations) they "
+                        "fit, {:.1f} % slower",
+                        100 * (fit.seconds_rounded / fit.seconds_before - 1))
+          : "");
 }
 
 void bind(const MemoryPlan& memory, const Storage& arena) {

@@ -57,16 +57,26 @@ void SharedData::end() { promise_ = {}; }
 
 Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, SharedData& shared)
     : recipe(r), options(std::move(o)), devices(std::move(all)), task(make_task(r)) {
+  BRIM_CHECK(r.virtual_ranks <= 1 || !plan::PassSelection(options.passes).contains(plan::kRounding),
+             ValueError,
+             "[train] the pass {} rounds what has no room, so the bits would not be those of {} "
+             "virtual ranks on any number of devices; leave one of the two out "
+             "(TrainOptions::passes, Recipe::virtual_ranks)",
+             plan::kRounding, r.virtual_ranks);
   virtual_ranks = choose_virtual_ranks();
   if (virtual_ranks > 1 && !takes_one_part(recipe))
     recipe.virtual_ranks = virtual_ranks;  // what decides the bits is kept
-  if (world_size() > 1)
+  if (world_size() > 1) {
     check_ranks_agree(fmt::format(
-        "{}compile = {}\npasses = {}\nmax_steps = {}\nsteps_per_graph = {}\ngradients kept = "
-        "{}\nsharded checkpoints = {}, every {} steps, {} s\n",
+        "{}compile = {}\npasses = {}\nmax_steps = {}\nsteps_per_graph = {}\nsharded checkpoints = "
+        "{}, every {} steps, {} s\n",
         recipe.learned_toml(), options.compile, options.passes, options.max_steps,
-        options.steps_per_graph, options.keep_gradients, options.checkpoint.sharded,
-        options.checkpoint.every_steps, options.checkpoint.every_seconds));
+        options.steps_per_graph, options.checkpoint.sharded, options.checkpoint.every_steps,
+        options.checkpoint.every_seconds));
+    // Plans of all ranks are alike, and who looks at gradients is rank 0.
+    options.keep_gradients =
+        options.group->all_gather_text(options.keep_gradients ? "keep" : "")[0] == "keep";
+  }
   const std::vector<std::string> metrics = metrics_of(*task, r);
   decisive_metric = !r.validation.by.empty() ? r.validation.by : metrics.empty() ? "" : metrics[0];
   BRIM_CHECK(

@@ -469,20 +469,38 @@ void TrainingLoop::tell_compiled(TrainResult& result) const {
     result.compile = {.eager_steps = result.steps, .fell_back = "switched off"};
     return;
   }
-  result.compile = compiled_->stats();
-  result.plan = compiled_->explain();
-  result.timeline = compiled_->timeline();
-  if (!resident_) return;
-  const CompileStats others = result.compile;  // of batches that are no full ones
-  result.compile = resident_->stats();
-  result.compile.plans += others.plans;
-  result.compile.replays += others.replays;
-  result.compile.eager_steps += others.eager_steps;
-  result.compile.compile_ms += others.compile_ms;
-  result.plan = others.plans == 0 ? resident_->explain()
-                                  : "of full batches:\n" + resident_->explain() +
-                                        "of other batches:\n" + result.plan;
-  result.timeline = resident_->timeline();
+  struct Part {
+    const char* of;
+    CompileStats stats;
+    std::string plan;
+    PlanTimeline timeline;
+  };
+  std::vector<Part> parts;
+  const auto add = [&parts](const char* of, const auto& steps) {
+    if (steps) parts.push_back({of, steps->stats(), steps->explain(), steps->timeline()});
+  };
+  add("full batches", resident_);
+  add(resident_ ? "other batches" : "all batches", compiled_);
+  add("full batches, keeping gradients", resident_keeping_);
+  add("batches, keeping gradients", keeping_);
+  const auto has_run = [](const Part& part) {
+    return part.stats.plans > 0 || part.stats.eager_steps > 0 || !part.stats.fell_back.empty();
+  };
+  if (std::ranges::any_of(parts, has_run))
+    std::erase_if(parts, [&](const Part& part) { return !has_run(part); });
+  else
+    parts.resize(1);
+  result.compile = parts[0].stats;  // of most steps
+  result.timeline = std::move(parts[0].timeline);
+  result.plan = parts.size() == 1 ? parts[0].plan : "";
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts.size() > 1) result.plan += fmt::format("of {}:\n{}", parts[i].of, parts[i].plan);
+    if (i == 0) continue;
+    result.compile.plans += parts[i].stats.plans;
+    result.compile.replays += parts[i].stats.replays;
+    result.compile.eager_steps += parts[i].stats.eager_steps;
+    result.compile.compile_ms += parts[i].stats.compile_ms;
+  }
 }
 
 }  // namespace brim::train

@@ -208,15 +208,17 @@ TEST(PassSelection, TakesAllSomeOrAllButSome) {
   const char* const lossy = "round_activations";  // none of all of them
   for (const char* without : {"", "all", "-dead_code", "exact", "dead_code", "rewrites"})
     EXPECT_FALSE(PassSelection(without).contains(lossy)) << without;
-  for (const char* with : {"+round_activations", "-dead_code,+round_activations",
-                           "+round_activations,-dead_code", "exact,round_activations"})
+  for (const char* with :
+       {"+round_activations", "all,+round_activations", "-dead_code,+round_activations",
+        "+round_activations,-dead_code", "exact,round_activations"})
     EXPECT_TRUE(PassSelection(with).contains(lossy)) << with;
   EXPECT_TRUE(PassSelection("+round_activations").contains("layout"));
   EXPECT_FALSE(PassSelection("+round_activations,-layout").contains("layout"));
   EXPECT_FALSE(PassSelection("exact,+round_activations").contains("layout"));
   EXPECT_FALSE(PassSelection("") == PassSelection("+round_activations"));
   EXPECT_THROW(PassSelection("+round_activation"), ValueError);
-  EXPECT_THROW(PassSelection("+"), ValueError);
+  for (const char* nothing : {"+", "+layout", "+exact", "+all", "exact,+rewrites", "all,layout"})
+    EXPECT_THROW(PassSelection{nothing}, ValueError) << nothing;
   EXPECT_TRUE(PassSelection("-layout,-memory") == PassSelection("-memory,-layout"));
   EXPECT_FALSE(PassSelection("") == PassSelection("-memory"));
   EXPECT_FALSE(PassSelection("layout") == PassSelection("-layout"));

@@ -76,9 +76,9 @@ TEST_F(TrainerTest, GradientsOfAnEpochsLastStepAreKeptAndChangeNoBit) {
     int64_t plans, plans_that_keep;
   };
   for (const auto& [network, batch, on_device, plans, plans_that_keep] :
-       {Case{"tutorial-cnn", 7, false, 2, 1},  // the last batch is smaller
-        Case{"cifar-resnet8", 7, false, 2, 1}, Case{"tutorial-cnn", 10, false, 1, 1},
-        Case{"tutorial-cnn", 7, true, 2, 1}, Case{"tutorial-cnn", 10, true, 1, 1}}) {
+       {Case{"tutorial-cnn", 7, false, 2, 2},  // the last batch is smaller
+        Case{"cifar-resnet8", 7, false, 2, 2}, Case{"tutorial-cnn", 10, false, 1, 2},
+        Case{"tutorial-cnn", 7, true, 2, 2}, Case{"tutorial-cnn", 10, true, 1, 2}}) {
     recipe.model = network;
     recipe.batch = batch;
     const std::string name = fmt::format("{}-{}{}", network, batch, on_device ? "-on-device" : "");
@@ -103,11 +103,21 @@ TEST_F(TrainerTest, GradientsOfAnEpochsLastStepAreKeptAndChangeNoBit) {
       const TrainResult result = trainer.run();
       EXPECT_EQ(kept, std::vector<bool>(3, keep)) << name;
       EXPECT_EQ(result.compile.plans, keep ? plans_that_keep : plans) << name;
+      EXPECT_EQ(result.compile.replays, result.steps) << name;
       const std::string weights = slurp(out + "/model.safetensors");
       EXPECT_TRUE(!keep || weights == without) << name;
       without = weights;
     }
   }
+}
+
+/// Which bits it changes depends on the room of each device.
+TEST_F(TrainerTest, RoundingIsRefusedWhereAnyNumberOfDevicesHasTheSameBits) {
+  recipe.virtual_ranks = 2;
+  recipe.batch = 8;
+  const std::string error = error_of({.passes = "+round_activations"});
+  EXPECT_NE(error.find("the bits would not be those of 2 virtual ranks"), std::string::npos)
+      << error;
 }
 
 TEST_F(TrainerTest, SeedDecidesTheWeights) {

@@ -129,8 +129,8 @@ struct TrainOptions {
   std::string passes = {};                              ///< of the plan, see CompileOptions::passes
   bool account = true;                                  ///< measure where the time goes
   /// The last step of each epoch leaves its gradients in the parameters' grad() until `progress`
-  /// has seen them, also where steps are compiled: by a plan of its own. All ranks ask for it or
-  /// none.
+  /// has seen them, also where steps are compiled: by a plan of its own. Of several ranks, what
+  /// rank 0 asks for holds.
   bool keep_gradients = false;
   double tick_seconds = 0.1;       ///< between calls of `progress` without a report
   int64_t reports_per_epoch = 10;  ///< calls of `progress` with a fresh loss

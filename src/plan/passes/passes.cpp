@@ -1,5 +1,5 @@
 // The order of the passes, and the choice among them.
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -37,21 +37,20 @@ std::vector<Pass> all_passes() {
        {"recompute", "make again what the backward pass needs, instead of keeping it", recompute},
        {"overlap", "gradients summed over ranks while others are computed", overlap},
        {"offload", "move to the host what has no room on the device meanwhile", offload},
-       {"round_activations", "keep or move in bf16 what has no room in f32; where it is named",
+       {kRounding, "keep or move in bf16 what has no room in f32; where it is named",
         round_activations, 1 << 16, /*only_if_named=*/true}});
   return passes;
 }
 
 bool runs(const Pass& pass, const PassSelection& chosen) {
   return chosen.contains(pass.name) ||
-         (pass.name == "offload" &&
-          (chosen.contains("recompute") || chosen.contains("round_activations")));
+         (pass.name == "offload" && (chosen.contains("recompute") || chosen.contains(kRounding)));
 }
 
 void allow(Program& program, const PassSelection& chosen) {
   program.may_offload = chosen.contains("offload");
   program.may_recompute = chosen.contains("recompute");
-  program.may_round = chosen.contains("round_activations");
+  program.may_round = chosen.contains(kRounding);
 }
 
 std::string run_pass(std::string_view name, Program& program) {
@@ -84,10 +83,16 @@ PassSelection::PassSelection(std::string_view text) {
     if (minus || plus) name.remove_prefix(1);
     BRIM_CHECK(first || plus || minus == without_, ValueError,
                "[passes] '{}' mixes passes to run and passes to leave out; use one kind", name);
-    BRIM_CHECK(name != kAllPasses, ValueError, "[passes] '{}' stands alone", name);
+    if (first && name == kAllPasses && text.starts_with('+')) continue;
+    BRIM_CHECK(name != kAllPasses, ValueError,
+               "[passes] '{}' stands alone, or before +NAME of a pass that is none of all", name);
     BRIM_CHECK(std::find(known.begin(), known.end(), name) != known.end(), ValueError,
                "[passes] there is no pass '{}'{}", name, suggestion(name, known));
     if (plus) {
+      BRIM_CHECK(std::ranges::count(only_if_named_, name) > 0, ValueError,
+                 "[passes] +{} adds nothing to all passes; + is for those that are none of them "
+                 "({})",
+                 name, fmt::join(only_if_named_, ", "));
       added_.emplace_back(name);
       continue;
     }
