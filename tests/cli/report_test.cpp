@@ -1,6 +1,9 @@
 // `brim report` as users call it.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "cli/run_brim.h"
 #include "command/run_files.h"
 
@@ -57,7 +60,10 @@ TEST_F(ReportCommand, PlacesThatCannotBeWritten) {
   fails({folder / "a", "-o", folder.path()}, 1, {"is a folder; give the name of a file to --out"});
   fails({folder / "a", "-o", folder / "no/page.html"}, 1,
         {"No such file or directory", "make the folder first"});
-  for (const char* own : {"a/history.jsonl", "a/result.json", "a/model.safetensors"})
+  fs::create_directories(folder / "a/shrink");
+  std::ofstream(folder / "a/shrink/point-1.safetensors") << "weights";
+  for (const char* own :
+       {"a/history.jsonl", "a/result.json", "a/model.safetensors", "a/shrink/point-1.safetensors"})
     fails({folder / "a", "-o", folder / own}, 2, {"would replace"});
   fails({folder / "a", "--language", "xx"}, 2, {"--language"});
   fails({folder / "a", "-o", ""}, 2, {"an empty value"});

@@ -12,6 +12,7 @@
 #include "command/report_page/run.h"
 #include "command/say.h"
 #include "io/atomic_file.h"
+#include "io/paths.h"
 #include "train/run_folder.h"
 
 namespace brim::command::page {
@@ -41,6 +42,14 @@ void write_csv(const ReportArguments& arguments) {
   say(stdout, "{}: {} rows\n", arguments.csv, std::ranges::count(csv, '\n') - 1);
 }
 
+/// Whether there is such a file in the folder already, and it is no earlier report.
+bool replaces_within(const std::string& folder, const std::string& path) {
+  const std::filesystem::path real = io::real_path(path);
+  std::error_code ignored;
+  return io::lies_in(real, io::real_path(folder)) && std::filesystem::exists(real, ignored) &&
+         real.extension() != ".html" && real.extension() != ".csv";
+}
+
 /// Throws UsageError if an output would replace what a run keeps, its weights as well.
 void check_files_of_runs(const std::vector<NamedPath>& outputs,
                          const std::vector<std::string>& folders) {
@@ -48,7 +57,7 @@ void check_files_of_runs(const std::vector<NamedPath>& outputs,
   for (const NamedPath& output : outputs)
     for (const std::string& folder : folders)
       if (!output.path.empty() && !is_stdout(output.path) &&
-          train::belongs_to_run(folder, output.path))
+          (train::belongs_to_run(folder, output.path) || replaces_within(folder, output.path)))
         throw UsageError(
             fmt::format("{} {} would replace a file of the run; give it a file of its own",
                         output.name, output.path));
