@@ -173,6 +173,10 @@ struct Monitor::State {
   void read() {
     const std::unique_lock one(reading, kPatience);
     if (!one.owns_lock()) return;
+    {
+      const std::lock_guard given(giving);
+      if (closed) return;  // left behind: it asks the driver no more
+    }
     Reading r;
     r.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     r.host = host.read();

@@ -80,7 +80,7 @@ struct MonitorOptions {
 /// Reads sensors from its construction to its end. Time lost to lowered clocks is charged to the
 /// devices' accounts (Cause::throttle). The CPU is in HostReading. What a virtual accelerator's
 /// sensors say is simulated; without a paced profile they know neither power nor heat. A driver
-/// that does not answer ends the readings, nothing else.
+/// that does not answer ends the readings of all devices, and holds up who calls read_now() then.
 class Monitor {
  public:
   /// Throws ValueError for a period below 0.01 s or above 1e9 s.
