@@ -193,7 +193,8 @@ std::optional<size_t> saved_bytes_of(const RecurrentLayer& layer, const Operands
 std::vector<Tensor> recurrent_layer(RecurrentCell cell, const Tensor& x, const LayerWeights& w,
                                     const std::vector<Tensor>& states, bool reverse) {
   const Tensor c = cell == RecurrentCell::lstm ? states[1] : Tensor();
-  if (x.rank() != 3 || !layer_kernel().exists(x.device(), x.dtype()))
+  if (x.rank() != 3 || !layer_kernel().exists(x.device(), x.dtype()) ||
+      (autocasting() && !layer_kernel().exists(x.device(), autograd::autocast_low(x).dtype())))
     return composed_layer(cell, x, w, states, reverse);
   if (autocasting()) [[unlikely]]
     return run_low(
