@@ -53,7 +53,7 @@ std::string read_token(const std::string& path) {
   BRIM_CHECK(in.gcount() > 0, FileError,
              "[metrics] the token {} cannot be read; give a file whose first line is the token",
              path);
-  std::string token = line;
+  std::string token(line, static_cast<size_t>(in.gcount()) - (in.eof() || in.fail() ? 0 : 1));
   if (token.size() < 16 || token.size() > kMaxToken ||
       token.find_first_not_of(
           "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/=") !=

@@ -12,15 +12,15 @@ function say(key, values = {}) {
 }
 
 /// A sentence of the command in the page's language, or as it came. The command writes English with values in it: {} stands for one word,
-/// {*} for parts behind commas, each of which is translated by itself, and [s] for a plural or none.
+/// {*} for parts behind commas, each of which is translated by itself, {text} for what stays as it is, and [s] for a plural or none.
 function translated(sentence) {
   if (sentence.length > 500) return sentence; // none of the command's
   for (const [english, translation] of Object.entries(texts.sentences)) {
-    const pattern = english.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replaceAll("\\[s\\]", "s?").replaceAll("{\\*}", "(.+)").replaceAll("{}", "(\\S+)");
+    const pattern = english.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replaceAll("\\[s\\]", "s?").replaceAll("{\\*}", "(.+)").replaceAll("{text}", "(.+)").replaceAll("{}", "(\\S+)");
     const found = new RegExp(`^${pattern}$`).exec(sentence);
     if (!found) continue;
     const values = found.slice(1);
-    return translation.replace(/\{\*?\}/g, (mark) => (mark === "{}" ? values.shift() : values.shift().split(", ").map(translated).join(", ")));
+    return translation.replace(/\{(?:\*|text)?\}/g, (mark) => (mark !== "{*}" ? values.shift() : values.shift().split(", ").map(translated).join(", ")));
   }
   return sentence;
 }
