@@ -159,20 +159,32 @@ struct Monitor::State {
   std::vector<Device> devices;  // with sensors
   MonitorOptions options;
   Clock::time_point begin = Clock::now();
-  std::timed_mutex reading;  // while sensors are read
-  std::mutex giving;         // while a reading is given on
-  bool closed = false;       // nobody takes readings
+  std::mutex giving;    // while a reading is given on
+  bool closed = false;  // nobody takes readings
   HostLoad host;
   CpuEnergy energy;
   mutable std::mutex mutex;
   std::condition_variable changed;
-  bool stopping = false, reads_last = false, ended = false;
+  bool is_reading = false, stopping = false, reads_last = false, ended = false;
   Sums window, all;
   std::thread thread;
 
+  /// One at a time: who comes while another reads waits for that, and reads nothing where that does
+  /// not end.
   void read() {
-    const std::unique_lock one(reading, kPatience);
-    if (!one.owns_lock()) return;
+    {
+      std::unique_lock lock(mutex);
+      if (!changed.wait_for(lock, kPatience, [&] { return !is_reading; })) return;
+      is_reading = true;
+    }
+    struct End {
+      State& state;
+      ~End() {
+        const std::lock_guard lock(state.mutex);
+        state.is_reading = false;
+        state.changed.notify_all();
+      }
+    } const end{*this};
     {
       const std::lock_guard given(giving);
       if (closed) return;  // left behind: it asks the driver no more
