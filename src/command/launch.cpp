@@ -244,7 +244,9 @@ class Launcher {
         continue;
       }
       rank.stopped_at = WIFSTOPPED(status) ? steady_seconds() : 0;
-      if (!WIFCONTINUED(status)) rank.status = status;
+      // One that failed because it was stopped is told to end: how it does is not why.
+      const bool is_known = rank.number == first_failed_ && WIFSTOPPED(rank.status);
+      if (!WIFCONTINUED(status) && !is_known) rank.status = status;
       if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
         any = true;
         continue;
@@ -260,11 +262,11 @@ class Launcher {
     return any;
   }
 
-  /// A rank that stays stopped while others run has failed: they notice it, too, unless they have
-  /// not met yet. Where all are stopped, somebody has paused them.
+  /// A rank that stays stopped while others run, or have ended, has failed: they notice it, too,
+  /// unless they have not met yet or have parted. Where all are stopped, somebody has paused them.
   void find_stopped() {
-    const auto runs = [](const Rank& rank) { return rank.running && rank.stopped_at == 0; };
-    if (first_failed_ >= 0 || stop_.load() != 0 || std::ranges::none_of(ranks_, runs)) return;
+    const auto is_stopped = [](const Rank& rank) { return rank.running && rank.stopped_at > 0; };
+    if (first_failed_ >= 0 || stop_.load() != 0 || std::ranges::all_of(ranks_, is_stopped)) return;
     const double now = steady_seconds();
     for (const Rank& rank : ranks_)
       if (first_failed_ < 0 && rank.running && rank.stopped_at > 0 &&

@@ -1,6 +1,7 @@
 // Several ranks of the command: their weights, what is named when they do not fit, what survives.
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -214,8 +215,27 @@ TEST_F(Launch, AllOutputComes) {
 TEST_F(Launch, RanksThatStayStoppedHaveFailed) {
   const Ran ran = run_brim(
       {"launch", "-n", "2", "--", "sh", "-c", "[ $RANK = 0 ] || kill -STOP $$; exec sleep 20"});
-  EXPECT_EQ(ran.code, 143) << ran.err;  // it was told to go on and to end
+  EXPECT_EQ(ran.code, 128 + SIGSTOP) << ran.err;  // though it was told to go on and to end
   EXPECT_TRUE(has(ran.err, "was stopped by signal 19")) << ran.err;
+}
+
+TEST_F(Launch, ARankThatIsStoppedWhenAllOthersHaveEndedHasFailed) {
+  const Ran ran = run_brim({"launch", "-n", "2", "--", "sh", "-c",
+                            "[ $RANK = 0 ] || { sleep 0.5; kill -STOP $$; exec sleep 60; }"});
+  EXPECT_EQ(ran.code, 128 + SIGSTOP) << ran.err;
+  EXPECT_TRUE(has(ran.err, "rank 1 (")) << ran.err;
+  EXPECT_TRUE(has(ran.err, "was stopped by signal 19")) << ran.err;
+}
+
+/// As brim's own commands end when they are told to: that is not why the rank failed.
+TEST_F(Launch, AStoppedRankThatEndsAsItIsToldIsStartedAgain) {
+  const Ran ran =
+      run_brim({"launch", "-n", "2", "--restarts", "1", "--", "sh", "-c",
+                "[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0; trap 'exit 143' TERM; "
+                "[ $RANK = 0 ] || kill -STOP $$; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 1; done"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(has(ran.err, "was stopped by signal 19")) << ran.err;
+  EXPECT_TRUE(has(ran.err, "starting all 2 ranks again")) << ran.err;
 }
 
 TEST_F(Launch, RanksThatAreAllPausedGoOn) {
