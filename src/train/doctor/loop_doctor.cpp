@@ -28,7 +28,7 @@ namespace brim::train {
 namespace {
 
 using diag::Cause;
-using Changes = std::vector<Change<LoopSetting>>;
+using LoopChanges = std::vector<Change<LoopSetting>>;
 
 const std::string kGradientOf = "gradient of ";
 
@@ -148,7 +148,7 @@ struct LoopDoctor::Impl final : Subject<LoopSetting> {
         how(std::move(options)) {}
 
   std::optional<ShortRun> run(const LoopSetting& setting) override;
-  Changes changes(const LoopSetting& setting, const ShortRun& run) const override;
+  LoopChanges changes(const LoopSetting& setting, const ShortRun& run) const override;
   std::optional<LearningCheck> check(const LoopSetting&, const LoopSetting&, double) override {
     return {};  // no change is one of what is learned
   }
@@ -286,8 +286,8 @@ std::optional<ShortRun> LoopDoctor::Impl::measure(const LoopSetting& setting) {
   return run;
 }
 
-Changes LoopDoctor::Impl::changes(const LoopSetting& setting, const ShortRun& run) const {
-  Changes changes;
+LoopChanges LoopDoctor::Impl::changes(const LoopSetting& setting, const ShortRun& run) const {
+  LoopChanges changes;
   const auto propose = [&](std::string what, std::string options, LoopSetting after,
                            std::vector<Cause> causes, Effect effect = Effect::none) {
     changes.push_back(
