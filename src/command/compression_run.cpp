@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
-#include <tuple>
 
 #include "command/data_option.h"
 #include "command/device_option.h"
@@ -131,13 +130,7 @@ int run_compression(const CompressionArguments& o, const char* what,
   if (!o.out.empty()) outputs.push_back({"--out", o.out + "/model.safetensors"});
   check_outputs(outputs,
                 {{"the recipe", o.recipe}, {"the weights", o.weights}, {"the data", o.data}});
-  const std::string events = o.tensorboard.empty() ? "" : o.tensorboard + "/events";
-  for (const auto& [option, path, file] :
-       {std::tuple("--json", o.json, o.json), std::tuple("--tensorboard", o.tensorboard, events)})
-    if (!path.empty() && !o.out.empty() && train::belongs_to_run(o.out, file))
-      throw UsageError(
-          fmt::format("{} {} is in the way of what the run keeps in {}; give another name", option,
-                      path, o.out));
+  check_beside_run({{"--json", o.json}, {"--tensorboard", o.tensorboard}}, o.out);
   const ChosenDevices chosen = choose_one(o.device);
   tell_choice(chosen, is_stdout(o.json));
   return on_chosen(chosen, [&] {

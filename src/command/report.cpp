@@ -18,6 +18,7 @@
 #include "data/loader/worker_parts.h"
 #include "io/atomic_file.h"
 #include "io/paths.h"
+#include "train/run_folder.h"
 
 namespace brim::command {
 
@@ -197,6 +198,17 @@ void check_outputs(const std::vector<NamedPath>& outputs, const std::vector<Name
       if (replaces(output->path, input.path))
         throw UsageError(fmt::format("{} {} would replace {}; give it a file of its own",
                                      output->name, output->path, input.name));
+  }
+}
+
+void check_beside_run(const std::vector<NamedPath>& outputs, const std::string& folder) {
+  for (const NamedPath& output : outputs) {
+    const bool has_events = output.name == "--tensorboard";
+    if (!output.path.empty() && !folder.empty() &&
+        train::belongs_to_run(folder, has_events ? output.path + "/events" : output.path))
+      throw UsageError(
+          fmt::format("{} {} is in the way of what the run keeps in {}; give another name",
+                      output.name, output.path, folder));
   }
 }
 

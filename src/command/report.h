@@ -49,6 +49,9 @@ struct NamedPath {
 };
 /// Throws UsageError if an output would replace another one, or one of the inputs. "" is none.
 void check_outputs(const std::vector<NamedPath>& outputs, const std::vector<NamedPath>& inputs);
+/// Throws UsageError if an output would take a name of what a run keeps in `folder`; events of
+/// "--tensorboard" may lie in that folder itself. "" is none.
+void check_beside_run(const std::vector<NamedPath>& outputs, const std::string& folder);
 
 /// Whether the JSON goes to standard output, which then carries nothing else: "-" or "/dev/stdout".
 bool is_stdout(const std::string& path);

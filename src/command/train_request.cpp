@@ -74,15 +74,7 @@ void check_outputs_of_run(const TrainArguments& o, const std::string& data) {
   std::vector<NamedPath> outputs = {{"--json", o.json}, {"--trace", o.trace}};
   check_outputs(outputs, {{"the recipe", o.recipe}, {"the data", data}});
   outputs.push_back({"--tensorboard", o.tensorboard});
-  const auto file_of = [](const NamedPath& output) {  // events may lie in the run's folder itself
-    return output.name == "--tensorboard" ? output.path + "/events" : output.path;
-  };
-  for (const NamedPath& output : outputs)
-    for (const std::string& folder : {o.out, o.resume})
-      if (!output.path.empty() && !folder.empty() && train::belongs_to_run(folder, file_of(output)))
-        throw UsageError(
-            fmt::format("{} {} is in the way of what the run keeps in {}; give another name",
-                        output.name, output.path, folder));
+  for (const std::string& folder : {o.out, o.resume}) check_beside_run(outputs, folder);
 }
 
 /// Throws UsageError or DeviceError where nothing would tell of heat.
