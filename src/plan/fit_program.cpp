@@ -38,7 +38,7 @@ int64_t arena_with(Program& program, const FitModel& model, const Solution& solu
 }
 
 /// Of the ways to fit into a limit, the best one whose arena has room; null where none has. `left`:
-/// bytes of room beside its arena, or beside that of the best one.
+/// bytes of room beside the arena of the best one of all, below 0 where that has none.
 std::optional<Solution> solution_within(Program& program, FitModel& model, int64_t limit,
                                         int64_t room, std::optional<int64_t>& left) {
   model.problem().limit = limit;
@@ -46,7 +46,7 @@ std::optional<Solution> solution_within(Program& program, FitModel& model, int64
     Solution s{.choices = std::move(choices), .schedule = {}};
     s.schedule = schedule(model.problem(), s.choices);
     const int64_t of_this = room - arena_with(program, model, s);
-    if (!left || of_this >= 0) left = of_this;
+    if (!left) left = of_this;
     if (of_this >= 0) return s;
   }
   return {};

@@ -42,6 +42,7 @@ FitRewriting::FitRewriting(Program& program, const FitModel& model, const Soluti
 void FitRewriting::take_back() {
   for (const auto& [tensor, before] : redirected_) *tensor = before;
   for (Launch* launch : waiting_) launch->waits_for.clear();
+  for (const Recomputation* r : recomputed_) r->set_repeatable(false);
   for (const Tensor& t : made_) program_.forget(*t.storage());
   std::erase_if(program_.launches, [&](const auto& l) { return new_.contains(l.get()); });
 }
@@ -73,7 +74,10 @@ Tensor FitRewriting::make(const Shape& shape, DType dtype) {
 
 Ref<Storage> FitRewriting::recompute(const FitModel& model, size_t t, const Schedule::Trip& trip) {
   Tensor back;
-  auto again = model.recomputation(t).make(program_, back);
+  const Recomputation& recomputation = model.recomputation(t);
+  auto again = recomputation.make(program_, back);
+  recomputation.set_repeatable(true);
+  recomputed_.push_back(&recomputation);
   for (const Operand& o : again->operands())
     if (o.writes && o.tensor->defined()) made_.push_back(*o.tensor);
   at(trip.needed_by).again.emplace_back(model.maker(t), std::move(again));

@@ -48,6 +48,7 @@ class FitRewriting {
   std::vector<std::pair<Tensor*, Tensor>> redirected_;  // and what they were
   std::vector<Launch*> waiting_;
   std::vector<Tensor> made_;
+  std::vector<const Recomputation*> recomputed_;
   std::unordered_set<const Launch*> new_;
 };
 

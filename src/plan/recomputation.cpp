@@ -5,17 +5,19 @@
 #include <unordered_map>
 
 #include "backend/fused/fused_norm.h"
-#include "backend/has_kernel.h"
 
 namespace brim::plan {
 namespace {
 
 constexpr std::array kSaved = {"x", "weight", "bias", "mean", "scale"};
 
-const backend::BatchNormReluAgain& from_saved() {
-  static const backend::BatchNormReluAgain kernel("batch_norm_relu_again");
+const backend::BatchNormAgain& from_saved() {
+  static const backend::BatchNormAgain kernel("batch_norm_again");
   return kernel;
 }
+
+bool has_relu(const Launch& l) { return is(l, "batch_norm_relu"); }
+Tensor residual_of(const Launch& l) { return has_relu(l) ? l.operand("residual") : Tensor(); }
 
 bool is_written_between(const Uses& uses, const Storage& storage, int first, int last) {
   return std::ranges::any_of(uses.writers(storage), [&](int w) { return w > first && w <= last; });
@@ -25,17 +27,20 @@ bool is_written_between(const Uses& uses, const Storage& storage, int first, int
 
 Recomputation::Recomputation(const Program& program, const Uses& uses, int index, const Storage& y,
                              int before) {
-  const Launch& l = *program.launches[static_cast<size_t>(index)];
+  Launch& l = *program.launches[static_cast<size_t>(index)];
   if (uses.writers(y).size() != 1 || l.refresh || l.commit || l.communication ||
       l.stream != backend::PlanStream::main)
     return;
-  const bool saved = is(l, "batch_norm_relu") && !l.operand("residual").defined() &&
+  const bool saved = (is(l, "batch_norm") || has_relu(l)) &&
                      l.operand("y").storage().get() == &y &&
-                     backend::has_kernel("batch_norm_relu_again", l.device(), l.dtype());
+                     from_saved().exists(l.device(), l.dtype());
   std::vector<const Storage*> reads;
+  const auto is_read = [&](const Tensor& t) {
+    if (t.defined()) reads.push_back(t.storage().get());
+  };
   if (saved) {
-    for (const char* name : kSaved)
-      if (l.operand(name).defined()) reads.push_back(l.operand(name).storage().get());
+    for (const char* name : kSaved) is_read(l.operand(name));
+    is_read(residual_of(l));
   } else {
     for (const Operand& o : l.operands()) {
       if (!o.tensor->defined()) continue;
@@ -72,7 +77,8 @@ std::unique_ptr<Launch> Recomputation::make(Program& program, Tensor& result) co
     Tensor y = result = fresh(launch_->operand("y"));
     return from_saved().launch(program.device, launch_->dtype(), launch_->operand("x"),
                                launch_->operand("weight"), launch_->operand("bias"),
-                               launch_->operand("mean"), launch_->operand("scale"), y);
+                               launch_->operand("mean"), launch_->operand("scale"),
+                               residual_of(*launch_), y, has_relu(*launch_));
   }
   again = launch_->clone();
   for (const Operand& o : again->operands()) {
@@ -82,6 +88,11 @@ std::unique_ptr<Launch> Recomputation::make(Program& program, Tensor& result) co
     if (is_result) result = *o.tensor;
   }
   return again;
+}
+
+void Recomputation::set_repeatable(bool repeatable) const {
+  if (from_saved_ && (!has_relu(*launch_) || residual_of(*launch_).defined()))
+    launch_->option<backend::BatchNormParams>()->repeatable = repeatable;
 }
 
 }  // namespace brim::plan

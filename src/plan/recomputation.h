@@ -24,11 +24,14 @@ class Recomputation {
   double seconds() const;
   /// The launch, which writes a new temporary instead of `y`. It is not in the program yet.
   std::unique_ptr<Launch> make(Program& program, Tensor& result) const;
+  /// Whether the first launch makes what the other kernel can make again, to the bit. Has to be set
+  /// while there is a launch that was made of this.
+  void set_repeatable(bool repeatable) const;
 
  private:
-  const Launch* launch_ = nullptr;
+  Launch* launch_ = nullptr;
   const Storage* y_ = nullptr;
-  bool from_saved_ = false;  // batch_norm_relu_again
+  bool from_saved_ = false;  // batch_norm_again
   std::vector<const Storage*> reads_;
 };
 

@@ -18,8 +18,8 @@ const BatchNormReluGrad grad_kernel(
     "batch_norm_relu_grad",
     {.operands = "dy, x, weight, bias, mean, scale, y, dx, dweight, dbias, dresidual",
      .activations = "dy, x, y, dx, dresidual"});
-const BatchNormReluAgain again_kernel("batch_norm_relu_again",
-                                      {.operands = "x, weight, bias, mean, scale, y"});
+const BatchNormAgain again_kernel("batch_norm_again",
+                                  {.operands = "x, weight, bias, mean, scale, residual, y"});
 
 /// Both are of one shape, order and dtype.
 bool alike(const Tensor& a, const Tensor& b) {

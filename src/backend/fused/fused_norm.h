@@ -23,10 +23,12 @@ using BatchNormReluGrad =
                 const Tensor& bias, const Tensor& mean, const Tensor& scale, const Tensor& y,
                 Tensor& dx, Tensor& dweight, Tensor& dbias, Tensor& dresidual, bool training)>;
 
-/// "batch_norm_relu_again": y as batch_norm_relu made it without a residual, to the bit, from what
-/// it saved.
-using BatchNormReluAgain =
+/// "batch_norm_again": y as batch_norm made it, or with `relu` batch_norm_relu, to the bit, from
+/// what it saved. With a residual, or without ReLU, only where it was made with
+/// BatchNormParams::repeatable. residual may be undefined.
+using BatchNormAgain =
     Kernel<void(const Context&, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                const Tensor& mean, const Tensor& scale, Tensor& y)>;
+                const Tensor& mean, const Tensor& scale, const Tensor& residual, Tensor& y,
+                bool relu)>;
 
 }  // namespace brim::backend

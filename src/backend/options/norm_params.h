@@ -11,8 +11,10 @@ struct BatchNormParams {
   bool training = false;
   double momentum = 0.1;
   double eps = 1e-5;
+  bool repeatable = false;  ///< batch_norm_again makes y to the bit: no library computes it
   friend bool operator==(const BatchNormParams& x, const BatchNormParams& y) {
-    return x.training == y.training && same_bits(x.momentum, y.momentum) && same_bits(x.eps, y.eps);
+    return x.training == y.training && same_bits(x.momentum, y.momentum) &&
+           same_bits(x.eps, y.eps) && x.repeatable == y.repeatable;
   }
 };
 

@@ -182,10 +182,10 @@ void batch_norm_relu_grad(const Context& context, const Tensor& dy, const Tensor
 }
 
 template <class T>
-void batch_norm_relu_again(const Context& context, const Tensor& tx, const Tensor& weight,
-                           const Tensor& bias, const Tensor& tmean, const Tensor& tscale,
-                           Tensor& ty) {
-  const T *x = in<T>(tx), *w = in<T>(weight), *b = in<T>(bias);
+void batch_norm_again(const Context& context, const Tensor& tx, const Tensor& weight,
+                      const Tensor& bias, const Tensor& tmean, const Tensor& tscale,
+                      const Tensor& residual, Tensor& ty, bool relu) {
+  const T *x = in<T>(tx), *w = in<T>(weight), *b = in<T>(bias), *add = in<T>(residual);
   const T *mean = in<T>(tmean), *scale = in<T>(tscale);
   T* y = out<T>(ty);
   const Layout v(tx);
@@ -195,7 +195,7 @@ void batch_norm_relu_again(const Context& context, const Tensor& tx, const Tenso
   if (!v.by_pixels) {
     v.each_channel([&](int64_t c) {
       v.runs(c, [&](int64_t at) {
-        normalise_run<T>(x + at, v.size, affine(c), nullptr, true, y + at);
+        normalise_run<T>(x + at, v.size, affine(c), add ? add + at : nullptr, relu, y + at);
       });
     });
     return;
@@ -205,7 +205,7 @@ void batch_norm_relu_again(const Context& context, const Tensor& tx, const Tenso
   Columns<T> f(workspace.as<void>(), v.channels);
   for (int64_t c = 0; c < v.channels; ++c) f.set(c, affine(c));
   parts.each([&](int64_t, int64_t begin, int64_t end) {
-    normalise_pixels<T>(x, v.channels, begin, end, f, nullptr, true, y);
+    normalise_pixels<T>(x, v.channels, begin, end, f, add, relu, y);
   });
 }
 
@@ -214,8 +214,7 @@ void register_batch_norm() {
   register_floats<&batch_norm_relu<float>, &batch_norm_relu<double>, Outputs::updated>(
       "batch_norm_relu");
   register_floats<&batch_norm_grad<float>, &batch_norm_grad<double>>("batch_norm_grad");
-  register_floats<&batch_norm_relu_again<float>, &batch_norm_relu_again<double>>(
-      "batch_norm_relu_again");
+  register_floats<&batch_norm_again<float>, &batch_norm_again<double>>("batch_norm_again");
   register_floats<&batch_norm_relu_grad<float>, &batch_norm_relu_grad<double>>(
       "batch_norm_relu_grad");
 }

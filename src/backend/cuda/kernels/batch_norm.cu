@@ -142,7 +142,9 @@ bool forward_by_dnn(const Context& context, const Tensor& x, const Tensor& weigh
                     const Tensor& running_var, Tensor& y, Tensor& mean, Tensor& scale,
                     const backend::BatchNormParams& params) {
   using C = Compute<T>;
-  if (!params.training || !fits_dnn<T, P>({&x, &y, &weight, &bias, &mean, &scale})) return false;
+  if (!params.training || params.repeatable ||
+      !fits_dnn<T, P>({&x, &y, &weight, &bias, &mean, &scale}))
+    return false;
   const int64_t n = x.shape()[0], c = x.shape()[1];
   const bool is_fused = residual.defined();
   const Work own = [&](const Context& at) {
@@ -365,14 +367,17 @@ void batch_norm_relu_grad(const Context& context, const Tensor& dy, const Tensor
 }
 
 template <class T>
-void batch_norm_relu_again(const Context& context, const Tensor& x, const Tensor& weight,
-                           const Tensor& bias, const Tensor& mean, const Tensor& scale, Tensor& y) {
+void batch_norm_again(const Context& context, const Tensor& x, const Tensor& weight,
+                      const Tensor& bias, const Tensor& mean, const Tensor& scale,
+                      const Tensor& residual, Tensor& y, bool relu) {
   using C = Compute<T>;
   with_parameters<T>({&weight, &bias}, [&]<class P>(std::type_identity<P>) {
     const Parameters<P> p{optional<const P>(weight), optional<const P>(bias), data<const C>(mean),
                           data<const C>(scale)};
-    run_pass<T>(context, Normalise<T, P>{p, data<const T>(x), nullptr, true, data<T>(y)},
-                Channels(x));
+    run_pass<T>(
+        context,
+        Normalise<T, P>{p, data<const T>(x), optional<const T>(residual), relu, data<T>(y)},
+        Channels(x));
   });
 }
 
@@ -383,7 +388,7 @@ const bool registered =
       backend::register_kernel("batch_norm", cuda, kType, &batch_norm<T>);
       backend::register_kernel("batch_norm_grad", cuda, kType, &batch_norm_grad<T>);
       backend::register_kernel("batch_norm_relu", cuda, kType, &batch_norm_relu<T>);
-      backend::register_kernel("batch_norm_relu_again", cuda, kType, &batch_norm_relu_again<T>);
+      backend::register_kernel("batch_norm_again", cuda, kType, &batch_norm_again<T>);
       backend::register_kernel("batch_norm_relu_grad", cuda, kType, &batch_norm_relu_grad<T>);
     });
 
