@@ -167,10 +167,11 @@ double Activation::seconds_of(Choice choice) const {
 }
 
 Needs needs_of(const FitProblem& p, const std::vector<Choice>& choices) {
-  Needs needs;
-  for (const Activation& a : p.activations) {
-    needs.needed_by.push_back(a.first_after);
-    needs.last_use.push_back(a.last_use);
+  const size_t count = p.activations.size();
+  Needs needs{.needed_by = std::vector<int>(count), .last_use = std::vector<int>(count)};
+  for (size_t t = 0; t < count; ++t) {
+    needs.needed_by[t] = p.activations[t].first_after;
+    needs.last_use[t] = p.activations[t].last_use;
   }
   for (size_t t = p.activations.size(); t-- > 0;) {  // what is made later first
     if (choices[t] != Choice::recompute) continue;

@@ -110,7 +110,7 @@ class Search {
  public:
   explicit Search(const FitProblem& p) : p_(p), orders_(orders_of(p)), choices_(choices_of(p)) {
     // As many as take some tenths of a second.
-    constexpr size_t kWork = 10'000'000;
+    constexpr size_t kWork = 25'000'000;
     const size_t size = p.seconds.size() + 8 * p.activations.size() + 1;
     budget_ = std::clamp<size_t>(kWork / size, 300, 20'000);
   }
@@ -210,14 +210,20 @@ class Search {
     return true;
   }
 
-  /// A few choices drawn anew, and what has to follow.
+  /// A few choices drawn anew, or one for many that were made in a row, and what has to follow.
   std::optional<Found> disturbed() {
     Found found{.choices = best_->choices};
-    for (int n = 0; n < kDisturbed; ++n) {
-      const size_t t = random_() % found.choices.size();
-      const Activation& a = p_.activations[t];
-      const auto choice = static_cast<Choice>(random_() % choices_.size());
-      if (a.seconds_of(choice) != kImpossible) found.choices[t] = choice;
+    const auto draw = [&](size_t t, Choice choice) {
+      if (p_.activations[t].seconds_of(choice) != kImpossible) found.choices[t] = choice;
+    };
+    const auto any = [&] { return choices_[random_() % choices_.size()]; };
+    const size_t count = found.choices.size();
+    if (random_() % 2 == 0) {
+      for (int n = 0; n < kDisturbed; ++n) draw(random_() % count, any());
+    } else {
+      const size_t first = random_() % count, length = 2 + random_() % kInARow;
+      const Choice choice = any();
+      for (size_t t = first; t < std::min(count, first + length); ++t) draw(t, choice);
     }
     if (left_ > 0) --left_;
     if (!move_until_it_fits(p_, found.choices, orders_[random_() % orders_.size()])) return {};
@@ -267,7 +273,7 @@ class Search {
     return at_.choices[t] != choice && p_.activations[t].seconds_of(choice) != kImpossible;
   }
 
-  static constexpr size_t kBeginnings = 4, kPairs = 24, kWays = 12;
+  static constexpr size_t kBeginnings = 4, kPairs = 24, kWays = 12, kInARow = 24;
   static constexpr int kDisturbed = 4, kMisses = 40;
 
   const FitProblem& p_;
