@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -216,7 +217,9 @@ int64_t room_of(const Program& program) {
     if (const Role role = program.role(*storage); role == Role::output || role == Role::kept)
       room -= static_cast<int64_t>(storage->bytes());
   room -= std::max({program.reserve, room / 50, std::min(kScratch, room / 10)});
-  return std::max<int64_t>(room, 0);
+  // To 0.1 %: some bytes more or less would have the search end elsewhere.
+  room = std::max<int64_t>(room, 0);
+  return room - room % static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(room) / 1024 + 1));
 }
 
 bool fits(const Program& program) {

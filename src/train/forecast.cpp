@@ -145,7 +145,6 @@ Forecast forecast(const Recipe& recipe, const ForecastOptions& o) {
     apply_gradients(*optimizer, scaler ? &*scaler : nullptr, parameters,
                     recipe.optimizer.clip_norm);
     losses.add(loss, part_losses);
-    return loss;
   };
   const Tf32 tf32(recipe.precision == "tf32");
   auto compiled = compile(

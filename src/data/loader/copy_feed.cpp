@@ -109,22 +109,23 @@ Batch* CopyFeed::next_of_loader() {
   return batch;
 }
 
+void CopyFeed::make_room(const Batch& batch, const Lane& lane, Part& part) {
+  if (pictures_) return make_room(lane, part.bytes, layout_.bytes(layout_.batch), DType::u8);
+  size_t k = 0;
+  for_each_field(batch, [&](std::string_view name, const Tensor& from) {
+    if (k == part.fields.size()) part.fields.emplace_back();
+    Field& field = part.fields[k++];
+    field.name = name;
+    field.shape = part_of(from, batch, part).shape();
+    const int64_t numel = field.shape.numel();
+    make_room(lane, field.memory, std::max(numel, capacity_for(numel, part)), from.dtype());
+  });
+  part.fields.resize(k);
+}
+
 void CopyFeed::copy(const Batch& batch, const Lane& lane, Part& part) {
   const Stream stream = lane.copies.value_or(Stream::current(lane.device));
-  if (pictures_) {
-    make_room(lane, part.bytes, layout_.bytes(layout_.batch), DType::u8);
-  } else {
-    size_t k = 0;
-    for_each_field(batch, [&](std::string_view name, const Tensor& from) {
-      if (k == part.fields.size()) part.fields.emplace_back();
-      Field& field = part.fields[k++];
-      field.name = name;
-      field.shape = part_of(from, batch, part).shape();
-      const int64_t numel = field.shape.numel();
-      make_room(lane, field.memory, std::max(numel, capacity_for(numel, part)), from.dtype());
-    });
-    part.fields.resize(k);
-  }
+  make_room(batch, lane, part);
   const StreamGuard guard(stream);
   part.used.wait(stream);
   if (pictures_) {
@@ -161,6 +162,13 @@ void CopyFeed::copy(Batch& batch, Slot& slot) {
     if (part.count == 0) continue;
     if (!lane.device.is_cpu()) {
       copy(batch, lane, part);
+      // The memory of the next one is there from the start: a plan that is made meanwhile counts it.
+      Part& next = slots_[1 - turn_].parts[static_cast<size_t>(k)];
+      if (lane.copies && next.fields.empty() && !next.bytes.defined()) {
+        next.first = part.first;
+        next.count = part.count;
+        make_room(batch, lane, next);
+      }
     } else if (pictures_) {
       part.bytes = batch.packed;
     } else {

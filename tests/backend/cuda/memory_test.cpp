@@ -39,9 +39,8 @@ class CudaMemory : public ::testing::Test {
     return made;
   }
   static bool repeats(const plan::Program& program) {
-    return std::any_of(program.launches.begin(), program.launches.end(), [](const auto& launch) {
-      return plan::is(*launch, "batch_norm_again");
-    });
+    return std::any_of(program.launches.begin(), program.launches.end(),
+                       [](const auto& launch) { return plan::is(*launch, "batch_norm_again"); });
   }
 };
 
