@@ -61,6 +61,36 @@ CONTRACT(max_pool2d_dilated_ceil) {
           .inputs = {{{.shape = {1, 2, 6, 6}}}},
           .reference = [](Tensor x) { return windows(x, 2, 2, 0, 2, 3, 3, largest); }};
 }
+// Indices of the second are more than a byte holds.
+CONTRACT(max_pool2d_of_the_largest_byte) {
+  return {.op =
+              [](Tensor x) {
+                return max_pool2d(x, {15, 17}, {.stride = {2, 1}, .padding = {1, 2}});
+              },
+          .inputs = {{{.shape = {1, 2, 16, 17}}}},
+          .reference =
+              [](Tensor x) {
+                return windows(x, {15, 17}, {2, 1}, {1, 2}, 1, 2, 5, largest);
+              }};
+}
+CONTRACT(max_pool2d_beyond_a_byte) {
+  return {.op =
+              [](Tensor x) {
+                return max_pool2d(x, {16, 16}, {.stride = {1, 2}, .padding = {0, 1}});
+              },
+          .inputs = {{{.shape = {2, 2, 17, 18}}}},
+          .reference =
+              [](Tensor x) {
+                return windows(x, 16, {1, 2}, {0, 1}, 1, 2, 3, largest);
+              }};
+}
+// More outputs in a row, or channels, than are taken at a time.
+CONTRACT(max_pool2d_of_long_rows) {
+  return {
+      .op = [](Tensor x) { return max_pool2d(x, 3, {.stride = 1, .padding = 1}); },
+      .inputs = {{{.shape = {1, 1, 2, 300}}}, {{.shape = {1, 300, 2, 2}}}},
+      .reference = [](Tensor x) { return windows(x, 3, 1, 1, 1, x.size(2), x.size(3), largest); }};
+}
 CONTRACT(avg_pool2d) {
   return {.op =
               [](Tensor x) {

@@ -33,4 +33,11 @@ struct PoolGeometry {
   friend bool operator==(const PoolGeometry&, const PoolGeometry&) = default;
 };
 
+/// max_pool2d numbers the elements of a window row by row, those in the padding included. Its
+/// indices are u8 for windows of at most so many elements, else i32.
+inline constexpr int64_t kBytePoolWindow = 255;
+/// The index of a window that has nothing but padding.
+template <class Index>
+inline constexpr Index kNoElement = static_cast<Index>(-1);
+
 }  // namespace brim::backend

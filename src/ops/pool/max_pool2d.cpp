@@ -13,7 +13,8 @@ namespace {
 
 using backend::PoolGeometry;
 
-/// `indices`: (N, C, OH, OW) i32, index into the H x W plane.
+/// `indices`: (N, C, OH, OW), of elements in their windows, row by row
+/// (backend/options/geometry.h).
 using IndexedKernel = backend::Kernel<void(const Context&, const Tensor& from,
                                            const Tensor& indices, Tensor& to, const PoolGeometry&)>;
 
@@ -48,11 +49,13 @@ Tensor max_pool2d(const Tensor& x, Pair kernel, const MaxPool2dOptions& options)
   const PoolGeometry geo = ops::pool_geometry("max_pool2d", x, kernel,
                                               options.stride == Pair(0) ? kernel : options.stride,
                                               options.padding, options.dilation, options.ceil_mode);
-  BRIM_CHECK(geo.h * geo.w <= INT32_MAX, ShapeError, "[max_pool2d] x {}: a plane is limited to {}",
-             x.shape().str(), INT32_MAX);
+  const auto [kh, kw] = geo.kernel;
+  BRIM_CHECK(kh <= INT32_MAX / kw, ShapeError, "[max_pool2d] a window of {} x {} is limited to {}",
+             kh, kw, INT32_MAX);
   const Tensor from = ops::dense(x);
   Tensor y = ops::empty_in({geo.n, geo.c, geo.oh, geo.ow}, x.dtype(), from);
-  Tensor indices = ops::empty_in(y.shape(), DType::i32, from);
+  const bool is_byte = kh * kw <= backend::kBytePoolWindow;
+  Tensor indices = ops::empty_in(y.shape(), is_byte ? DType::u8 : DType::i32, from);
   max_kernel(x.device(), x.dtype(), from, y, indices, geo);
   return autograd::with_grad("max_pool2d", y, {x}, [indices, geo](autograd::GradCall& g) {
     g.set(0, scatter(g.dy(), indices, geo));

@@ -115,6 +115,17 @@ struct Windows {
     if (begin < 0) begin += by_dilation.quotient(dilation - 1 - begin) * dilation;
     return {begin, end};
   }
+  /// Element i of window o, by its index there, and the other way round.
+  __device__ Index element(Index o, Index index) const {
+    return o * stride - padding + index * dilation;
+  }
+  __device__ Index index(Index o, Index i) const {
+    return by_dilation.quotient(i + padding - o * stride);
+  }
+  /// Whether element i lies in a gap of window o, which reaches over it.
+  __device__ bool skips(Index o, Index i) const {
+    return dilation > 1 && element(o, index(o, i)) != i;
+  }
   /// The windows that reach over element i. Of a dilated one it may lie in a gap.
   __device__ Range<Index> over(Index i) const {
     const Index past = i + padding - reach - 1;  // windows that begin here end before i
