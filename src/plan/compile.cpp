@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <optional>
 
 #include <brim/autograd/autocast.h>
@@ -210,14 +211,23 @@ struct Compiler::State {
     last.program.fixed_layouts = options.fixed_layouts;
     last.program.memory_policy = options.memory_policy;
     last.program.reserve = reserve;
+    last.program.host_limit = host_limit;
     return std::make_unique<Plan>(std::move(last), passes);
   }
 
   /// Whether a plan that is made anew should be tried, where one found too little room.
   bool leave_more_room(const Plan& plan) {
-    constexpr int kMost = 6;
-    if (!plan.wanted_reserve() || ++room_was_missed > kMost) return false;
-    reserve = std::max(reserve, *plan.wanted_reserve());
+    constexpr int kMax = 6;
+    if (!(plan.wanted_reserve() || plan.lacks_host_memory()) || ++room_was_missed > kMax)
+      return false;
+    if (plan.lacks_host_memory()) {
+      const int64_t wanted = static_cast<int64_t>(plan.host_memory().bytes);
+      host_limit = room_was_missed < kMax / 2 ? wanted / 2 : 0;
+      warn(fmt::format("[compile] the host has no {:.1f} MiB to pin; the step moves less there",
+                       static_cast<double>(wanted) / (1 << 20)));
+    } else {
+      reserve = std::max(reserve, *plan.wanted_reserve());
+    }
     std::erase_if(entries, [&](const Entry& e) { return e.plan.get() == &plan; });
     return true;
   }
@@ -267,6 +277,7 @@ struct Compiler::State {
   PassSelection passes;
   std::vector<Entry> entries;
   int64_t reserve = 0;  // Program::reserve
+  int64_t host_limit = std::numeric_limits<int64_t>::max();
   int room_was_missed = 0;
   static constexpr int64_t kOften = 8;
   int64_t outdated = 0;  // plans that were dropped

@@ -88,6 +88,10 @@ std::optional<Solution> best_solution(Program& program, FitModel& model, int64_t
   return rounded;
 }
 
+int64_t host_room_of(const Program& program) {
+  return std::min(PinnedMemory::of(program.device.kind).room(), program.host_limit);
+}
+
 std::string megabytes(int64_t bytes) {
   return fmt::format("{:.1f} MB", static_cast<double>(bytes) * 1e-6);
 }
@@ -109,7 +113,8 @@ bool follow_vdnn(Program& program, const FitModel& model, MemoryFit& fitted) {
     fitted.fits = fitted.least <= fitted.room;
     fitted.host_is_short = false;
     if (fitted.fits && fitted.host > 0) {
-      program.host_room = PinnedMemory::of(program.device.kind).reserve(fitted.host);
+      if (fitted.host <= program.host_limit)
+        program.host_room = PinnedMemory::of(program.device.kind).reserve(fitted.host);
       fitted.host_is_short = !program.host_room;
       fitted.fits = !fitted.host_is_short;
     }
@@ -130,7 +135,7 @@ bool follow_vdnn(Program& program, const FitModel& model, MemoryFit& fitted) {
 /// Of a step that fits if it may round; 0 where it does not either.
 double seconds_if_rounded(Program& program, FitModel& model, const MemoryFit& fitted) {
   model.problem().may_round = true;
-  model.problem().host_limit = PinnedMemory::of(program.device.kind).room();
+  model.problem().host_limit = host_room_of(program);
   const std::optional<Solution> solution = solve_for_arena(program, model, fitted.room);
   return solution ? solution->schedule.seconds : 0;
 }
@@ -145,7 +150,7 @@ bool follow_search(Program& program, FitModel& model, MemoryFit& fitted) {
   fitted.seconds = fitted.seconds_before;
   model.problem().in_turn = program.memory_policy == MemoryPolicy::in_turn;
   PinnedMemory& host = PinnedMemory::of(program.device.kind);
-  int64_t host_room = host.room();
+  int64_t host_room = host_room_of(program);
   for (int round = 0; round < kRounds && !fitted.fits; ++round) {
     model.problem().host_limit = host_room;
     const std::optional<Solution> solution = best_solution(program, model, fitted.room);
@@ -153,7 +158,8 @@ bool follow_search(Program& program, FitModel& model, MemoryFit& fitted) {
     fitted.tensors = model.describe(solution->choices, program.memory_policy);
     FitRewriting rewriting(program, model, *solution);
     fitted.host = static_cast<int64_t>(plan_memory(program, true, Role::host).bytes);
-    fitted.fits = fitted.host == 0 || (program.host_room = host.reserve(fitted.host));
+    fitted.fits = fitted.host == 0 || (fitted.host <= program.host_limit &&
+                                       (program.host_room = host.reserve(fitted.host)));
     if (fitted.fits) {
       fitted.seconds = solution->schedule.seconds;
       fitted.waiting = solution->schedule.waiting;
@@ -161,7 +167,8 @@ bool follow_search(Program& program, FitModel& model, MemoryFit& fitted) {
     }
     // Another plan was faster, or the arena has gaps.
     rewriting.take_back();
-    host_room = round + 2 < kRounds ? std::min(host.room(), fitted.host - fitted.host / 16) : 0;
+    host_room =
+        round + 2 < kRounds ? std::min(host_room_of(program), fitted.host - fitted.host / 16) : 0;
   }
   model.problem().may_round = program.may_round;
   fitted.least = least_limit(model.problem());

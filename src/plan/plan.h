@@ -60,6 +60,8 @@ class Plan final : Reclaimable {
   /// Where replay() threw OutOfMemory, nothing of the step was done, and a plan that is made now
   /// may have room: the Program::reserve that it should have.
   std::optional<int64_t> wanted_reserve() const { return wanted_reserve_; }
+  /// Likewise, but the host had too little memory to pin.
+  bool lacks_host_memory() const { return lacks_host_memory_; }
   /// What the device's backend made of it.
   RepeatedStats launched() const;
   std::string explain() const;
@@ -106,6 +108,7 @@ class Plan final : Reclaimable {
   bool has_begun_ = false;                    // this replay: it has its arena
   int64_t counted_ = 0, counted_before_ = 0;  // steps; before this replay
   std::optional<int64_t> wanted_reserve_;
+  bool lacks_host_memory_ = false;
   std::atomic<bool> is_arena_used_ = false;  // by a replay, or by whoever takes it away
   std::vector<Ref<Storage>> written_;        // that others see
   std::vector<Launch*> refreshed_, committed_, drawing_;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -66,6 +67,8 @@ struct Program {
   MemoryPolicy memory_policy = MemoryPolicy::shortest;  ///< CompileOptions::memory_policy
   /// Bytes that a step like this was seen to need besides temporaries, for scratch memory.
   int64_t reserve = 0;
+  /// Bytes of the host that may be pinned for it: fewer where the system had no more.
+  int64_t host_limit = std::numeric_limits<int64_t>::max();
   /// How the step was fitted into the memory that there is; empty where it fits as it is.
   std::optional<MemoryFit> fitted;
   /// Kept of the host's room for what is moved there, until the plan has taken it.

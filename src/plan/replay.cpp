@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <limits>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -41,7 +42,7 @@ OutOfMemory with_more(const OutOfMemory& e, const std::string& what) {
   return {fmt::format("{}; {}", e.what(), what), e.requested, e.free, e.cached};
 }
 
-std::string does_not_fit(const MemoryFit& fit, bool by_vdnn) {
+std::string does_not_fit(const MemoryFit& fit, bool by_vdnn, int64_t host_limit) {
   const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   if (fit.host_is_short)
     return fmt::format(
@@ -50,9 +51,12 @@ std::string does_not_fit(const MemoryFit& fit, bool by_vdnn) {
         mib(fit.host));
   return fmt::format(
       "{}, the step's temporaries need about {:.1f} MiB, and have {:.1f}, beside "
-      "what its kernels ask for{}",
+      "what its kernels ask for{}{}",
       by_vdnn ? "moved by the rules of vDNN" : "even with all moved or computed again that can be",
       mib(fit.least), mib(fit.room),
+      host_limit == std::numeric_limits<int64_t>::max()
+          ? ""
+          : fmt::format("; the host did not pin more than {:.1f} MiB", mib(host_limit)),
       fit.seconds_rounded > 0
           ? fmt::format("; with some rounded to bf16 meanwhile (the pass +round_activations) they "
                         "fit, {:.1f} % slower",
@@ -75,7 +79,8 @@ void Plan::take_arena() {
     arena_ = Storage::allocate(memory_.bytes, program_.device, /*alone=*/true);
   } catch (const OutOfMemory& e) {
     if (!program_.fitted || program_.fitted->fits) throw;
-    throw with_more(e, does_not_fit(*program_.fitted, is_vdnn(program_.memory_policy)));
+    throw with_more(e, does_not_fit(*program_.fitted, is_vdnn(program_.memory_policy),
+                                    program_.host_limit));
   }
   bind(memory_, *arena_);
 }
@@ -86,6 +91,7 @@ void Plan::take_host_arena() {
   try {
     host_arena_ = Storage::pinned(host_memory_.bytes, program_.device.kind);
   } catch (const OutOfMemory& e) {
+    lacks_host_memory_ = may_be_made_anew();
     throw with_more(e,
                     "it is for activations that the device has no room for; raise --memory-limit, "
                     "take smaller batches, or leave the pass out (--passes -offload)");

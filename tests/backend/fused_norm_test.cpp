@@ -133,9 +133,9 @@ TEST(FusedNorm, EqualsTheOps) {
 
 TEST(FusedNorm, AgainIsTheSameToTheBit) {
   static const backend::BatchNormAgain kernel("batch_norm_again");
-  static const backend::Kernel<void(
-      const Context&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-      Tensor&, Tensor&, Tensor&, Tensor&, Tensor&, const backend::BatchNormParams&)>
+  static const backend::Kernel<void(const Context&, const Tensor&, const Tensor&, const Tensor&,
+                                    const Tensor&, const Tensor&, Tensor&, Tensor&, Tensor&,
+                                    Tensor&, Tensor&, const backend::BatchNormParams&)>
       without_relu("batch_norm");
   for (const FusedNormCase& c : cases()) {
     Fused f(c);

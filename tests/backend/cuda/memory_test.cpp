@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 
 #include <brim/brim.h>
 
+#include "core/runtime.h"
+#include "message_of.h"
 #include "plan/fitted_training.h"
 #include "plan/memory.h"
 #include "plan/pass.h"
@@ -73,6 +76,27 @@ TEST_F(CudaMemory, IsFittedWithoutAnotherBit) {
     EXPECT_EQ(fitted.values, free.values) << passes << "\n" << fitted.explain;
     EXPECT_TRUE(fitted.stats.host_bytes > 0 || std::string(passes) != "-layout,-recompute");
   }
+}
+
+/// What the system does not pin is computed again, with a line that says so; where nothing can be,
+/// the error has the numbers.
+TEST_F(CudaMemory, IsFittedWhereTheHostHasNothingToPin) {
+  if (!runtime(DeviceKind::cuda).description(0).starts_with("emulated"))
+    GTEST_SKIP() << "needs a host that pins nothing";
+  const Device device = Device::cuda();
+  const tests::FittedTraining free = tests::train_within(device, 0, "-layout");
+  const auto room = static_cast<int64_t>(0.8 * static_cast<double>(free.stats.arena_bytes));
+  const struct Unpinnable {
+    Unpinnable() { setenv("BRIM_EMULATED_PINNED", "65536", 1); }
+    ~Unpinnable() { unsetenv("BRIM_EMULATED_PINNED"); }
+  } unpinnable;
+  const tests::FittedTraining fitted = tests::train_within(device, room, "-layout");
+  ASSERT_TRUE(fitted.fit && fitted.fit->fits);
+  EXPECT_EQ(fitted.stats.host_bytes, 0);
+  EXPECT_EQ(fitted.values, free.values);
+  const std::string error = tests::message_of<OutOfMemory>(
+      [&] { (void)tests::train_within(device, room, "-layout,-recompute"); });
+  EXPECT_NE(error.find("the host did not pin more than"), std::string::npos) << error;
 }
 
 }  // namespace

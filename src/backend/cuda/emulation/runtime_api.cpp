@@ -272,7 +272,10 @@ cudaError_t cudaFree(void* data) {
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
   if (emulation::refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
-  if (posix_memalign(data, kAlignment, bytes) != 0) return result(cudaErrorMemoryAllocation);
+  const char* limit = std::getenv("BRIM_EMULATED_PINNED");
+  if ((limit && bytes > std::strtoull(limit, nullptr, 10)) ||
+      posix_memalign(data, kAlignment, bytes) != 0)
+    return result(cudaErrorMemoryAllocation);
   const std::lock_guard lock(memory().mutex);
   memory().pinned[*data] = bytes;
   return cudaSuccess;
