@@ -110,7 +110,7 @@ class Planner {
 };
 
 struct Counts {
-  int64_t offloaded = 0, again = 0, rounded = 0;  ///< bytes
+  int64_t offloaded = 0, again = 0, masks = 0, rounded = 0;  ///< bytes
 };
 Counts counts_of(const train::Forecast& f) {
   Counts counts;
@@ -119,6 +119,7 @@ Counts counts_of(const train::Forecast& f) {
     if (t.choice == "offload") counts.offloaded += t.bytes;
     if (t.choice == "offload bf16") counts.offloaded += t.bytes / 2;
     if (t.choice == "recompute") counts.again += t.bytes;
+    if (t.choice == "keep mask") counts.masks += t.bytes;
     if (t.choice.ends_with("bf16")) counts.rounded += t.bytes;
   }
   return counts;
@@ -157,12 +158,13 @@ void print(const Row& row, const std::string& policy) {
     return;
   }
   const Counts counts = counts_of(f);
-  say(stdout, "{:>10} {:>10} {:>11.3f} ms {:>8} {:>10} {:>11} {:>10} {:>10}{}\n",
+  say(stdout, "{:>10} {:>10} {:>11.3f} ms {:>8} {:>10} {:>11} {:>10} {:>10} {:>10}{}\n",
       format_bytes(f.memory),
       format_bytes(f.memory - f.step.arena_bytes + (f.fit ? f.fit->before : f.step.arena_bytes)),
       1e3 * f.step.step, f.fit ? fmt::format("{:+.1f} %", 100 * longer(f)) : "",
       counts.offloaded ? format_bytes(counts.offloaded) : "",
       counts.again ? format_bytes(counts.again) : "",
+      counts.masks ? format_bytes(counts.masks) : "",
       counts.rounded ? format_bytes(counts.rounded) : "",
       f.step.host_bytes ? format_bytes(f.step.host_bytes) : "",
       f.fit && f.fit->host_is_short ? fmt::format("  nothing is moved: {}", why_not(f, policy))
@@ -255,7 +257,7 @@ int run(const Options& o) {
         say(stdout,
             "simulated: {}, {}, on {}; no device was used\n\n"
             "  batch      limit     memory    without           step   longer   offloaded  "
-            "recomputed       bf16"
+            "recomputed      masks       bf16"
             "    on host\n",
             o.recipe, recipe.precision, profile.name);
       if (tells) print(rows.back(), o.policy);

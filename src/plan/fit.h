@@ -14,12 +14,15 @@ enum class Choice : uint8_t {
   keep,
   offload,
   recompute,
+  keep_mask,    ///< a bit of each element stays: it is read for its sign alone
   keep_bf16,    ///< rounded to bf16 meanwhile: half of the bytes stay
   offload_bf16  ///< or are moved
 };
 std::string_view name(Choice choice);
 constexpr bool is_moved(Choice c) { return c == Choice::offload || c == Choice::offload_bf16; }
 constexpr bool is_rounded(Choice c) { return c == Choice::keep_bf16 || c == Choice::offload_bf16; }
+/// Launches make it smaller and whole again.
+constexpr bool is_packed(Choice c) { return is_rounded(c) || c == Choice::keep_mask; }
 
 inline constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
@@ -32,12 +35,20 @@ struct Activation {
   double to_host = kImpossible, to_device = kImpossible;  ///< seconds that a copy takes
   double recompute = kImpossible;                         ///< seconds to compute it once more
   double to_bf16 = kImpossible, from_bf16 = kImpossible;  ///< seconds to round it, and back
-  std::vector<int> made_of;                               ///< activations that computing it reads
+  double to_mask = kImpossible, from_mask = kImpossible;  ///< likewise, where its sign is enough
+  int64_t mask_bytes = 0;
+  std::vector<int> made_of;  ///< activations that computing it reads
 
   /// Seconds of a choice where nothing hides them; kImpossible where it cannot be made.
   double seconds_of(Choice choice) const;
-  /// Of what a choice copies, one way or the other.
-  int64_t bytes_of(Choice c) const { return is_rounded(c) ? (bytes + 1) / 2 : bytes; }
+  /// Of what a choice keeps or copies.
+  int64_t bytes_of(Choice c) const {
+    return c == Choice::keep_mask ? mask_bytes : is_rounded(c) ? (bytes + 1) / 2 : bytes;
+  }
+  double seconds_to_pack(Choice c) const { return c == Choice::keep_mask ? to_mask : to_bf16; }
+  double seconds_to_unpack(Choice c) const {
+    return c == Choice::keep_mask ? from_mask : from_bf16;
+  }
   double seconds_to_host(Choice c) const { return is_rounded(c) ? to_host / 2 : to_host; }
   double seconds_to_device(Choice c) const { return is_rounded(c) ? to_device / 2 : to_device; }
 };

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "backend/fused/mask_bits.h"
 #include "backend/has_kernel.h"
 #include "backend/host_copy.h"
 #include "plan/buckets.h"
@@ -15,8 +16,8 @@
 namespace brim::plan {
 namespace {
 
-constexpr int64_t kLeastBytes = 4096;               // bytes worth a thought
-constexpr size_t kLeastRounded = size_t{64} << 10;  // bytes worth two launches
+constexpr int64_t kLeastBytes = 4096;              // bytes worth a thought
+constexpr size_t kLeastPacked = size_t{64} << 10;  // bytes worth two launches
 
 double seconds_of_copy(const Program& program, const Ref<Storage>& storage, bool to_host) {
   Tensor on_device = as_bytes(storage);
@@ -27,6 +28,19 @@ double seconds_of_copy(const Program& program, const Ref<Storage>& storage, bool
                  : backend::fetch_kernel()
                        .launch(program.device, DType::u8, on_host, on_device)
                        ->estimated_seconds();
+}
+
+/// To bits and back.
+std::pair<double, double> seconds_of_mask(const Ref<Storage>& storage, DType dtype) {
+  Tensor exact = as_elements(storage, dtype);
+  const auto bytes = static_cast<size_t>(backend::mask_bytes(exact.numel()));
+  Tensor bits = as_bytes(Storage::wrap(nullptr, bytes, storage->device(), {}));
+  return {backend::pack_mask_kernel()
+              .launch(storage->device(), dtype, exact, bits)
+              ->estimated_seconds(),
+          backend::unpack_mask_kernel()
+              .launch(storage->device(), dtype, bits, exact)
+              ->estimated_seconds()};
 }
 
 /// f32 to bf16 and back.
@@ -47,6 +61,7 @@ std::string why(const Activation& a, Choice choice, MemoryPolicy policy) {
     return policy == MemoryPolicy::vdnn_conv ? "vDNN moves inputs of convolutions"
                                              : "vDNN moves inputs of all layers";
   }
+  if (choice == Choice::keep_mask) return "its signs are all that is read of it later";
   if (is_rounded(choice))
     return choice == Choice::keep_bf16 ? "half of it has room" : "half of it costs less to copy";
   if (choice == Choice::offload)
@@ -72,7 +87,9 @@ FitModel::FitModel(const Program& program) : program_(program), uses_(program) {
     for (const Operand& o : launch->operands())
       if (o.tensor->defined()) {
         storages_.try_emplace(o.tensor->storage().get(), o.tensor->storage());
-        if (o.tensor->dtype() != DType::f32) not_f32_.insert(o.tensor->storage().get());
+        const auto [dtype, fresh] =
+            dtypes_.try_emplace(o.tensor->storage().get(), o.tensor->dtype());
+        if (dtype->second != o.tensor->dtype()) dtype->second.reset();
       }
   list_groups();
   list_activations();
@@ -153,6 +170,7 @@ void FitModel::list_activations() {
     }
     if (program_.may_recompute && group.maker >= 0) list_recomputation(group, a);
     list_rounding(group, a);
+    if (program_.may_recompute) list_mask(group, a);
   }
 }
 
@@ -162,10 +180,28 @@ void FitModel::list_rounding(const Group& group, Activation& a) const {
   const Ref<Storage>& storage = storages_.at(group.storage);
   for (const Operand& o : program_.launches[static_cast<size_t>(group.maker)]->operands())
     if (o.writes && o.tensor->defined() && o.tensor->storage()->bytes() > storage->bytes()) return;
-  if (storage->bytes() < kLeastRounded || not_f32_.contains(storage.get()) ||
+  if (storage->bytes() < kLeastPacked || dtypes_.at(storage.get()) != DType::f32 ||
       !backend::has_kernel("copy", program_.device, DType::bf16))
     return;
   std::tie(a.to_bf16, a.from_bf16) = seconds_of_rounding(storage);
+}
+
+/// Of what is only read for its signs behind the gap.
+void FitModel::list_mask(const Group& group, Activation& a) const {
+  const Ref<Storage>& storage = storages_.at(group.storage);
+  const std::optional<DType> dtype = dtypes_.at(storage.get());
+  if (group.maker < 0 || !dtype || storage->bytes() < kLeastPacked ||
+      !backend::pack_mask_kernel().exists(program_.device, *dtype))
+    return;
+  for (int i = a.first_after; i <= group.last; ++i) {
+    const Launch& launch = *program_.launches[static_cast<size_t>(i)];
+    for (const Operand& o : launch.operands())
+      if (o.tensor->defined() && o.tensor->storage() == storage &&
+          !backend::is_mask_operand(launch, o))
+        return;
+  }
+  std::tie(a.to_mask, a.from_mask) = seconds_of_mask(storage, *dtype);
+  a.mask_bytes = backend::mask_bytes(static_cast<int64_t>(storage->bytes() / size_of(*dtype)));
 }
 
 void FitModel::list_recomputation(Group& group, Activation& a) {

@@ -26,6 +26,8 @@ class FitModel {
   /// The launch that makes it; -1 where it has no gap, or something else made it.
   int maker(size_t t) const { return groups_[t].maker; }
   const Recomputation& recomputation(size_t t) const { return groups_[t].recomputation; }
+  /// Of its elements; empty where launches take them for several.
+  std::optional<DType> dtype(size_t t) const { return dtypes_.at(groups_[t].storage); }
   const Uses& uses() const { return uses_; }
 
   /// What people want to know of those with a gap, and why the policy chose so. The program is as
@@ -47,6 +49,7 @@ class FitModel {
   void list_activations();
   void list_recomputation(Group& group, Activation& a);
   void list_rounding(const Group& group, Activation& a) const;
+  void list_mask(const Group& group, Activation& a) const;
 
   const Program& program_;
   const Uses uses_;
@@ -54,7 +57,7 @@ class FitModel {
   std::vector<Group> groups_;
   std::unordered_map<const Storage*, size_t> group_of_;
   std::unordered_map<const Storage*, Ref<Storage>> storages_;
-  std::unordered_set<const Storage*> not_f32_;  // some launch takes it for something else
+  std::unordered_map<const Storage*, std::optional<DType>> dtypes_;  // none: launches differ
 };
 
 }  // namespace brim::plan

@@ -202,11 +202,13 @@ std::string note_of(const MemoryFit& fitted, bool is_rewritten, bool by_vdnn) {
   const auto count = [&](Choice choice) {
     return std::ranges::count(fitted.tensors, name(choice), &MemoryFit::Tensor::choice);
   };
+  const auto masks = count(Choice::keep_mask);
   return fmt::format(
-      "{} instead of {}: {} tensors moved to the host and back, {} computed again; predicted to "
+      "{} instead of {}: {} tensors moved to the host and back, {} computed again{}; predicted to "
       "take {} longer",
       megabytes(fitted.after), megabytes(fitted.before),
       count(Choice::offload) + count(Choice::offload_bf16), count(Choice::recompute),
+      masks > 0 ? fmt::format(", {} kept as masks", masks) : "",
       percent_longer(fitted.seconds, fitted.seconds_before));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/fused/mask_bits.h"
 #include "backend/host_copy.h"
 #include "plan/layout.h"
 #include "plan/stream_order.h"
@@ -53,6 +54,16 @@ void FitRewriting::move(const FitModel& model, size_t t, Choice choice,
   Ref<Storage> back;
   if (choice == Choice::recompute) {
     back = recompute(model, t, trip);
+  } else if (choice == Choice::keep_mask) {
+    const DType dtype = model.dtype(t).value();
+    const Tensor exact = as_elements(storage, dtype);
+    Tensor bits = make({backend::mask_bytes(exact.numel())}, DType::u8),
+           ones = make(exact.shape(), dtype);
+    at(model.activation(t).last_before)
+        .behind.push_back(backend::pack_mask_kernel().launch(program_.device, dtype, exact, bits));
+    at(trip.needed_by)
+        .exact.push_back(backend::unpack_mask_kernel().launch(program_.device, dtype, bits, ones));
+    back = ones.storage();
   } else if (is_rounded(choice)) {
     Tensor rounded = make(as_floats(storage).shape(), DType::bf16);
     Added& last_use = at(model.activation(t).last_before);

@@ -22,9 +22,9 @@ class FitRewriting {
   /// By launch: what stands between it and the one before, and behind it.
   struct Added {
     std::vector<std::pair<int, std::unique_ptr<Launch>>> fetches;  // and by which launch needed
-    std::vector<std::unique_ptr<Launch>> exact;                    // from bf16
+    std::vector<std::unique_ptr<Launch>> exact;                    // from bf16 and from masks
     std::vector<std::pair<int, std::unique_ptr<Launch>>> again;    // and which launch made it first
-    std::vector<std::unique_ptr<Launch>> beside, behind;  // copies to the host, and to bf16
+    std::vector<std::unique_ptr<Launch>> beside, behind;  // copies to the host; to bf16 and masks
     std::vector<const Launch*> released;  // copies that are waited for before all of these
   };
   struct Moved {

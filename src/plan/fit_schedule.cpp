@@ -28,9 +28,9 @@ class Clock {
       const Activation& a = p.activations[t];
       double& again = again_[static_cast<size_t>(needs_.needed_by[t])];
       if (choices[t] == Choice::recompute) again += a.recompute;
-      if (!is_rounded(choices[t])) continue;
-      behind_[static_cast<size_t>(a.last_before)] += a.to_bf16;
-      again += a.from_bf16;
+      if (!is_packed(choices[t])) continue;
+      behind_[static_cast<size_t>(a.last_before)] += a.seconds_to_pack(choices[t]);
+      again += a.seconds_to_unpack(choices[t]);
     }
     place_fetches();
   }
@@ -44,7 +44,7 @@ class Clock {
     auto fetch = fetches_.begin();
     std::vector<double> here(choices_.size(), 0);  // when a fetch is done
     auto need = fetches_.begin();
-    s_.fits = bytes_moved(p_, choices_) <= p_.host_limit;
+    s_.fits = bytes_moved(p_, choices_) <= p_.host_limit && !reads_a_mask();
     for (size_t i = 0; i < launches; ++i) {
       const int at = static_cast<int>(i);
       const auto bytes = [&] { return live_[i] + ahead_[i] + leaving_bytes_; };
@@ -73,6 +73,17 @@ class Clock {
   }
 
  private:
+  /// Whether something is computed again of what only a mask was kept of.
+  bool reads_a_mask() const {
+    for (size_t t = 0; t < choices_.size(); ++t)
+      if (choices_[t] == Choice::recompute)
+        for (const int of : p_.activations[t].made_of)
+          if (const auto u = static_cast<size_t>(of);
+              choices_[u] == Choice::keep_mask &&
+              needs_.needed_by[t] > p_.activations[u].last_before)
+            return true;
+    return false;
+  }
   void wait_until(double end) {
     s_.waiting += std::max(0.0, end - now_);
     now_ = std::max(now_, end);
@@ -142,6 +153,8 @@ std::string_view name(Choice choice) {
       return "offload";
     case Choice::recompute:
       return "recompute";
+    case Choice::keep_mask:
+      return "keep mask";
     case Choice::keep_bf16:
       return "keep bf16";
     case Choice::offload_bf16:
@@ -158,6 +171,8 @@ double Activation::seconds_of(Choice choice) const {
       return to_host + to_device;
     case Choice::recompute:
       return recompute;
+    case Choice::keep_mask:
+      return to_mask + from_mask;
     case Choice::keep_bf16:
       return to_bf16 + from_bf16;
     case Choice::offload_bf16:
@@ -201,11 +216,12 @@ std::vector<int64_t> live_bytes(const FitProblem& p, const std::vector<Choice>& 
     } else {
       lives(a.made_by, a.last_before, a.bytes);
       lives(needs.needed_by[t], needs.last_use[t], a.bytes);
-      const int64_t half = a.bytes_of(choices[t]);
-      if (choices[t] == Choice::keep_bf16) lives(a.last_before, needs.needed_by[t], half);
+      const int64_t packed = a.bytes_of(choices[t]);
+      if (choices[t] == Choice::keep_bf16 || choices[t] == Choice::keep_mask)
+        lives(a.last_before, needs.needed_by[t], packed);
       if (choices[t] == Choice::offload_bf16) {  // while it is rounded, and back
-        lives(a.last_before, a.last_before, half);
-        lives(needs.needed_by[t], needs.needed_by[t], half);
+        lives(a.last_before, a.last_before, packed);
+        lives(needs.needed_by[t], needs.needed_by[t], packed);
       }
     }
   }

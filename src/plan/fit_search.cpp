@@ -52,12 +52,20 @@ enum class Order : uint8_t {
 /// Those that a problem has, in the order of their enumerators.
 std::vector<Order> orders_of(const FitProblem& p) {
   std::vector<Order> orders{Order::earliest, Order::largest, Order::cheapest, Order::recompute};
-  if (p.may_round) orders.insert(orders.end(), {Order::bf16, Order::offload_bf16});
+  if (!p.may_round) return orders;
+  orders.push_back(Order::bf16);
+  orders.push_back(Order::offload_bf16);
   return orders;
 }
 std::vector<Choice> choices_of(const FitProblem& p) {
   std::vector<Choice> choices{Choice::keep, Choice::recompute, Choice::offload};
-  if (p.may_round) choices.insert(choices.end(), {Choice::keep_bf16, Choice::offload_bf16});
+  if (std::ranges::any_of(p.activations, [](const Activation& a) {
+        return a.seconds_of(Choice::keep_mask) != kImpossible;
+      }))
+    choices.push_back(Choice::keep_mask);
+  if (!p.may_round) return choices;
+  choices.push_back(Choice::keep_bf16);
+  choices.push_back(Choice::offload_bf16);
   return choices;
 }
 
@@ -110,7 +118,7 @@ class Search {
  public:
   explicit Search(const FitProblem& p) : p_(p), orders_(orders_of(p)), choices_(choices_of(p)) {
     // As many as take some tenths of a second.
-    constexpr size_t kWork = 25'000'000;
+    constexpr size_t kWork = 40'000'000;
     const size_t size = p.seconds.size() + 8 * p.activations.size() + 1;
     budget_ = std::clamp<size_t>(kWork / size, 300, 20'000);
   }
@@ -150,8 +158,9 @@ class Search {
   /// By each order, behind more and more of those that are cheap to compute again for their bytes,
   /// and of those that are not used for longest, which are moved: the link has the most time.
   std::vector<Found> beginnings() const {
-    std::vector<size_t> cheap, early;
+    std::vector<size_t> cheap, early, masks;
     for (const size_t t : idle_at_peak(p_)) {
+      if (p_.activations[t].to_mask != kImpossible) masks.push_back(t);
       if (p_.activations[t].recompute != kImpossible) cheap.push_back(t);
       if (p_.activations[t].to_host != kImpossible) early.push_back(t);
     }
@@ -162,6 +171,7 @@ class Search {
     std::vector<Found> all;
     begin(cheap, Choice::recompute, all);
     begin(early, Choice::offload, all);
+    begin(masks, Choice::keep_mask, all);
     for (const size_t length : kSegments) add(in_segments(p_, length), all);
     return all;
   }
@@ -274,7 +284,7 @@ class Search {
   }
 
   static constexpr size_t kBeginnings = 4, kPairs = 24, kWays = 12, kInARow = 24;
-  static constexpr int kDisturbed = 4, kMisses = 40;
+  static constexpr int kDisturbed = 4, kMisses = 100;
 
   const FitProblem& p_;
   const std::vector<Order> orders_;

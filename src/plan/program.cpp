@@ -6,9 +6,7 @@
 
 namespace brim::plan {
 
-namespace {
-
-Tensor all_of(const Ref<Storage>& storage, DType dtype) {
+Tensor as_elements(const Ref<Storage>& storage, DType dtype) {
   Ref<TensorImpl> impl(new TensorImpl);
   impl->shape = {static_cast<int64_t>(storage->bytes() / size_of(dtype))};
   impl->strides = contiguous_strides(impl->shape);
@@ -17,11 +15,8 @@ Tensor all_of(const Ref<Storage>& storage, DType dtype) {
   impl->storage = storage;
   return Tensor(std::move(impl));
 }
-
-}  // namespace
-
-Tensor as_bytes(const Ref<Storage>& storage) { return all_of(storage, DType::u8); }
-Tensor as_floats(const Ref<Storage>& storage) { return all_of(storage, DType::f32); }
+Tensor as_bytes(const Ref<Storage>& storage) { return as_elements(storage, DType::u8); }
+Tensor as_floats(const Ref<Storage>& storage) { return as_elements(storage, DType::f32); }
 
 Tensor over(const Tensor& t, const Ref<Storage>& storage) {
   Tensor other = t.alias(t.shape(), t.strides(), t.offset());

@@ -40,6 +40,8 @@ Tensor as_bytes(const Ref<Storage>& storage);
 
 /// All of a storage of f32.
 Tensor as_floats(const Ref<Storage>& storage);
+/// All of a storage, as elements of a type.
+Tensor as_elements(const Ref<Storage>& storage, DType dtype);
 
 /// A handle to the same elements over other memory.
 Tensor over(const Tensor& t, const Ref<Storage>& storage);

@@ -31,8 +31,7 @@ Recomputation::Recomputation(const Program& program, const Uses& uses, int index
   if (uses.writers(y).size() != 1 || l.refresh || l.commit || l.communication ||
       l.stream != backend::PlanStream::main)
     return;
-  const bool saved = (is(l, "batch_norm") || has_relu(l)) &&
-                     l.operand("y").storage().get() == &y &&
+  const bool saved = (is(l, "batch_norm") || has_relu(l)) && l.operand("y").storage().get() == &y &&
                      from_saved().exists(l.device(), l.dtype());
   std::vector<const Storage*> reads;
   const auto is_read = [&](const Tensor& t) {

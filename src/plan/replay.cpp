@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <new>
 #include <limits>
+#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -79,8 +79,8 @@ void Plan::take_arena() {
     arena_ = Storage::allocate(memory_.bytes, program_.device, /*alone=*/true);
   } catch (const OutOfMemory& e) {
     if (!program_.fitted || program_.fitted->fits) throw;
-    throw with_more(e, does_not_fit(*program_.fitted, is_vdnn(program_.memory_policy),
-                                    program_.host_limit));
+    throw with_more(
+        e, does_not_fit(*program_.fitted, is_vdnn(program_.memory_policy), program_.host_limit));
   }
   bind(memory_, *arena_);
 }

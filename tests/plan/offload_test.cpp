@@ -243,6 +243,55 @@ TEST_F(Offload, TakesNoMoreOfTheHostThanItMay) {
 }
 
 /// Values are near those of f32, and the same at each run.
+/// A ReLU before a pooling is read for its sign alone, where they are launches of their own.
+TEST_F(Offload, KeepsMasksAndChangesNoBit) {
+  const auto train_pooled = [&](DType dtype, double share, int64_t* arena, std::string* explain) {
+    manual_seed(6);
+    nn::Sequential net;
+    for (const auto& [in, out] : {std::pair(3, 16), std::pair(16, 64), std::pair(64, 128)})
+      net.push<nn::Conv2d>({.in = in, .out = out, .kernel = 3, .padding = 1})
+          .push<nn::ReLU>()
+          .push<nn::MaxPool2d>({.kernel = 2});
+    net.push<nn::Flatten>().push<nn::Linear>({.in = 128 * 8 * 8, .out = 10});
+    net.to(device);
+    const Tensor x = rand({8, 3, 64, 64}).to(device);
+    const Tensor y = full({8}, 3, {.dtype = i64, .device = device});
+    Allocator& memory = Allocator::of(device);
+    memory.release_cached();
+    auto step = compile(
+        [&](const Tensor& input, const Tensor& target) {
+          for (Tensor& p : net.parameters()) p.zero_grad();
+          Tensor loss;
+          {
+            const Autocast scope(dtype);
+            loss = cross_entropy(net(input), target);
+          }
+          loss.backward();
+          return loss.detach();
+        },
+        {.passes = "memory,dead_code,recompute", .keep_gradients = true});
+    if (share > 0)
+      memory.set_limit(memory.stats().live + memory.stats().cached +
+                       static_cast<int64_t>(share * static_cast<double>(*arena)));
+    std::vector<std::vector<float>> values{step(x, y).to(Device::cpu()).to_vector<float>()};
+    for (const Tensor& p : net.parameters())
+      values.push_back(p.grad().to(Device::cpu()).to_vector<float>());
+    memory.set_limit(0);
+    *arena = step.stats().arena_bytes;
+    *explain = step.explain();
+    return values;
+  };
+  for (const DType dtype : {f32, bf16}) {
+    int64_t arena = 0;
+    std::string explain;
+    const auto free = train_pooled(dtype, 0, &arena, &explain);
+    const auto fitted = train_pooled(dtype, 0.9, &arena, &explain);
+    EXPECT_EQ(fitted, free) << explain;
+    EXPECT_NE(explain.find("pack_mask"), std::string::npos) << explain;
+    EXPECT_NE(explain.find(" kept as masks"), std::string::npos) << explain;
+  }
+}
+
 TEST_F(Offload, RoundsWhereItIsAskedTo) {
   const FittedTraining free = train(0, "");
   const auto limit = static_cast<int64_t>(0.75 * static_cast<double>(free.stats.arena_bytes));

@@ -28,17 +28,19 @@ enum class MemoryPolicy : uint8_t {
 constexpr bool is_vdnn(MemoryPolicy policy) { return policy >= MemoryPolicy::vdnn_conv; }
 
 /// What a step does with the tensors that it does not use for a while, where they do not all fit:
-/// it keeps them on the device, moves them to the host and back, or computes them again; with the
-/// pass `round_activations`, it keeps or moves them rounded to bf16, too.
+/// it keeps them on the device, moves them to the host and back, computes them again, or keeps
+/// their signs where nothing else is read of them; with the pass `round_activations`, it keeps or
+/// moves them rounded to bf16, too.
 struct MemoryFit {
   /// A tensor that is not used for a while.
   struct Tensor {
     std::string made_by;       ///< the launch
     std::string shape, dtype;  ///< of the tensor
     int64_t bytes = 0;         ///< of the tensor
-    std::string choice;        ///< "keep", "offload", "recompute", "keep bf16" or "offload bf16"
-    std::string why;           ///< why that was chosen
-    double seconds = 0;        ///< predicted: of its copies, both ways, or of computing it again
+    /// "keep", "offload", "recompute", "keep mask", "keep bf16" or "offload bf16"
+    std::string choice;
+    std::string why;     ///< why that was chosen
+    double seconds = 0;  ///< predicted: of its copies, both ways, or of computing it again
   };
   std::vector<Tensor> tensors;    ///< in the order in which they are made
   int64_t room = 0;               ///< bytes for temporaries

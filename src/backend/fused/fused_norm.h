@@ -26,9 +26,8 @@ using BatchNormReluGrad =
 /// "batch_norm_again": y as batch_norm made it, or with `relu` batch_norm_relu, to the bit, from
 /// what it saved. With a residual, or without ReLU, only where it was made with
 /// BatchNormParams::repeatable. residual may be undefined.
-using BatchNormAgain =
-    Kernel<void(const Context&, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                const Tensor& mean, const Tensor& scale, const Tensor& residual, Tensor& y,
-                bool relu)>;
+using BatchNormAgain = Kernel<void(const Context&, const Tensor& x, const Tensor& weight,
+                                   const Tensor& bias, const Tensor& mean, const Tensor& scale,
+                                   const Tensor& residual, Tensor& y, bool relu)>;
 
 }  // namespace brim::backend

@@ -162,7 +162,8 @@ void CopyFeed::copy(Batch& batch, Slot& slot) {
     if (part.count == 0) continue;
     if (!lane.device.is_cpu()) {
       copy(batch, lane, part);
-      // The memory of the next one is there from the start: a plan that is made meanwhile counts it.
+      // The memory of the next one is there from the start: a plan that is made meanwhile counts
+      // it.
       Part& next = slots_[1 - turn_].parts[static_cast<size_t>(k)];
       if (lane.copies && next.fields.empty() && !next.bytes.defined()) {
         next.first = part.first;

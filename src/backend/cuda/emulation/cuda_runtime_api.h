@@ -1,7 +1,7 @@
 // The calls of CUDA's runtime that brim makes, on the CPU (see cuda_runtime.h). Errors can be
 // provoked: BRIM_EMULATED_MEMORY limits the bytes of a device, BRIM_EMULATED_PINNED those that one
-// call may pin on the host, BRIM_EMULATED_COUNT is the number of devices (-1: the driver is too old;
-// -802: that error), and after BRIM_EMULATED_LOST pieces of queued work the GPU is gone. Each
+// call may pin on the host, BRIM_EMULATED_COUNT is the number of devices (-1: the driver is too
+// old; -802: that error), and after BRIM_EMULATED_LOST pieces of queued work the GPU is gone. Each
 // process has its own GPUs, unless BRIM_EMULATED_SHARED is set.
 #pragma once
 

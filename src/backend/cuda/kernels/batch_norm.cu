@@ -374,10 +374,9 @@ void batch_norm_again(const Context& context, const Tensor& x, const Tensor& wei
   with_parameters<T>({&weight, &bias}, [&]<class P>(std::type_identity<P>) {
     const Parameters<P> p{optional<const P>(weight), optional<const P>(bias), data<const C>(mean),
                           data<const C>(scale)};
-    run_pass<T>(
-        context,
-        Normalise<T, P>{p, data<const T>(x), optional<const T>(residual), relu, data<T>(y)},
-        Channels(x));
+    run_pass<T>(context,
+                Normalise<T, P>{p, data<const T>(x), optional<const T>(residual), relu, data<T>(y)},
+                Channels(x));
   });
 }
 
