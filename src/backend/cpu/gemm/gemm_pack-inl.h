@@ -54,11 +54,11 @@ void pack_a(int64_t rows, int64_t depth, Matrix<T> a, T* HWY_RESTRICT to) {
 }
 
 #if HWY_TARGET != HWY_SCALAR
-/// One vector from four floats of each of the rows from, from + 4 ld, from + 8 ld ...
-template <class D>
-HWY_INLINE hn::Vec<D> load_blocks(D d, const float* from, int64_t ld) {
+/// One vector from four lanes' worth of each of the rows from, from + 4 ld, from + 8 ld ...
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load_blocks(D d, const T* from, int64_t ld) {
   if constexpr (hn::MaxLanes(D()) <= 4) {
-    return hn::LoadU(d, from);
+    return hn::BitCast(d, hn::LoadU(hn::Repartition<T, D>(), from));
   } else {
     const hn::Half<D> half;
     constexpr int64_t kRowsInHalf = static_cast<int64_t>(hn::MaxLanes(D())) / 2;
@@ -68,9 +68,10 @@ HWY_INLINE hn::Vec<D> load_blocks(D d, const float* from, int64_t ld) {
 }
 
 /// Four columns of as many contiguous rows as a vector has lanes: to[q * ld_to + i] = element q of
-/// row i. Exchanges numbers inside blocks of 128 bits only, which the loads arrange for.
-template <class D>
-HWY_INLINE void transpose_four(D d, const float* from, int64_t ld, float* to, int64_t ld_to) {
+/// row i, where rows `ld` apart are of elements as wide as lanes or of narrower ones side by side.
+/// Exchanges numbers inside blocks of 128 bits only, which the loads arrange for.
+template <class D, class T>
+HWY_INLINE void transpose_four(D d, const T* from, int64_t ld, hn::TFromD<D>* to, int64_t ld_to) {
   const hn::Repartition<uint64_t, D> wide;
   const auto r0 = load_blocks(d, from, ld), r1 = load_blocks(d, from + ld, ld);
   const auto r2 = load_blocks(d, from + 2 * ld, ld), r3 = load_blocks(d, from + 3 * ld, ld);

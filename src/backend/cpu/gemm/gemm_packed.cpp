@@ -11,6 +11,7 @@
 
 #include "backend/cpu/gemm/gemm-inl.h"
 #include "backend/cpu/gemm/gemm_buffer.h"
+#include "backend/cpu/gemm/gemm_grid.h"
 #include "backend/cpu/gemm/gemm_kernels.h"
 #include "backend/cpu/gemm/gemm_pack-inl.h"
 #include "backend/cpu/runtime/parallel.h"
@@ -63,31 +64,6 @@ void packed_part(int64_t m, int64_t n, int64_t k, Matrix<T> a, Matrix<T> b, bool
   }
 }
 
-/// How C is cut: `down` x `across` parts of whole tiles.
-struct Grid {
-  int64_t down = 1, across = 1;
-};
-
-/// The grid of at most `max_parts` parts whose largest part takes the least time, copies included.
-Grid cut(int64_t m, int64_t n, int64_t max_parts, int64_t width, bool copy_a) {
-  constexpr double kCopyA = 16, kCopyB = 8;  // of an element, in multiply-adds
-  const auto ceil_div = [](int64_t x, int64_t y) { return (x + y - 1) / y; };
-  Grid best;
-  double least = 0;
-  for (int64_t down = 1; down <= std::min(max_parts, ceil_div(m, kRows)); ++down) {
-    const int64_t across = std::min(max_parts / down, ceil_div(n, width));
-    const auto rows = static_cast<double>(std::min(m, ceil_div(ceil_div(m, kRows), down) * kRows));
-    const auto columns =
-        static_cast<double>(std::min(n, ceil_div(ceil_div(n, width), across) * width));
-    const double cost = rows * columns + (copy_a ? kCopyA * rows : 0) + kCopyB * columns;
-    if (down == 1 || cost < least) {
-      least = cost;
-      best = {down, across};
-    }
-  }
-  return best;
-}
-
 template <class T>
 void packed(int64_t m, int64_t n, int64_t k, Matrix<T> a, Matrix<T> b, bool accumulate, T* c,
             int64_t ldc) {
@@ -98,17 +74,10 @@ void packed(int64_t m, int64_t n, int64_t k, Matrix<T> a, Matrix<T> b, bool accu
       in_parallel_loop() ? 1 : std::min<int64_t>(num_threads(), GemmBuffer::kCount);
   const int64_t max_parts =
       std::clamp<int64_t>(m * n * std::max<int64_t>(k, 1) / kWork, 1, threads);
-  const Grid grid = cut(m, n, max_parts, width, copy_a);
-  const int64_t tile_rows = (m + kRows - 1) / kRows, panels = (n + width - 1) / width;
-  parallel_for(grid.down * grid.across, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t part = begin; part < end; ++part) {
-      const int64_t y = part / grid.across, x = part % grid.across;
-      const int64_t i = tile_rows * y / grid.down * kRows, j = panels * x / grid.across * width;
-      const int64_t rows = std::min(m, tile_rows * (y + 1) / grid.down * kRows) - i;
-      const int64_t columns = std::min(n, panels * (x + 1) / grid.across * width) - j;
-      packed_part<T>(rows, columns, k, {a.data + i * a.row, a.row, a.col},
-                     {b.data + j * b.col, b.row, b.col}, accumulate, c + i * ldc + j, ldc, copy_a);
-    }
+  const GemmGrid grid = cut_gemm(m, n, max_parts, kRows, width, copy_a);
+  for_each_part(grid, m, n, kRows, width, [&](int64_t i, int64_t rows, int64_t j, int64_t columns) {
+    packed_part<T>(rows, columns, k, {a.data + i * a.row, a.row, a.col},
+                   {b.data + j * b.col, b.row, b.col}, accumulate, c + i * ldc + j, ldc, copy_a);
   });
 }
 

@@ -14,6 +14,8 @@
 #include "backend/cpu/elementwise/through_f32.h"
 #include "backend/cpu/gemm/gemm-inl.h"
 #include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/gemm/gemm_bf16.h"
+#include "backend/cpu/gemm/linear_bf16.h"
 #include "backend/cpu/gemm/packed_columns-inl.h"
 #include "backend/cpu/runtime/isa.h"
 #include "backend/cpu/runtime/parallel.h"
@@ -156,11 +158,14 @@ void linear(const Context& context, const Tensor& x, const Tensor& weight, const
   gemm_layer<kRelu>(context, layer, x.strides()[1], weight.strides()[1]);
 }
 
-/// Weights of 16 bits: for few rows, reading them takes the time, so they are widened in registers.
+/// Weights of 16 bits, without instructions for their products: for few rows, reading them takes
+/// the time, so they are widened in registers.
 template <bool kRelu, class W>
 void linear_16_bits(const Context& context, const Tensor& x, const Tensor& weight,
                     const Tensor& bias, Tensor& y) {
   constexpr Outputs kOutputs = Outputs::written;
+  if constexpr (std::is_same_v<W, BFloat16>)
+    if (multiplies_bf16()) return linear_bf16(context, x, weight, bias, y, kRelu);
   if constexpr (kLoads<W>) {
     if (y.shape()[0] < kFewRows && x.strides()[1] == 1 && weight.strides()[1] == 1) {
       WideArgument<const Tensor&> wide_x(context, x, kOutputs), wide_bias(context, bias, kOutputs);

@@ -19,6 +19,8 @@
 #include "backend/cpu/elementwise/through_f32.h"
 #include "backend/cpu/gemm/gemm-inl.h"
 #include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/gemm/gemm_bf16.h"
+#include "backend/cpu/gemm/linear_bf16.h"
 #include "backend/cpu/gemm/packed_columns-inl.h"
 #include "backend/cpu/runtime/denormals.h"
 #include "backend/cpu/runtime/isa.h"
@@ -307,6 +309,21 @@ void linear_grad(const Context& context, const Tensor& x, const Tensor& weight, 
   run(context, job);
 }
 
+/// Of 16 bits.
+template <class W>
+void linear_grad_16_bits(const Context& context, const Tensor& x, const Tensor& weight,
+                         const Tensor& dy, const Tensor& y, Tensor& dx, Tensor& dw, Tensor& db) {
+  if constexpr (std::is_same_v<W, BFloat16>) {
+    if (multiplies_bf16()) {
+      check_dense("dx", dx);
+      check_dense("dw", dw);
+      check_dense("db", db);
+      return linear_grad_bf16(context, x, weight, dy, y, dx, dw, db);
+    }
+  }
+  ThroughF32<&linear_grad<float>, Outputs::written>::run(context, x, weight, dy, y, dx, dw, db);
+}
+
 template <class T, class F>
 void update(const StepParams& params, int64_t rows, int64_t columns, T* p,
             std::array<T*, kMaxStates> states, int64_t ld, const T* grad, int64_t ld_grad) {
@@ -349,7 +366,11 @@ void register_steps(formula::List<F...>) {
 }
 
 void register_linear_grad() {
-  register_floats<&linear_grad<float>, &linear_grad<double>>("linear_grad");
+  backend::register_kernel("linear_grad", DeviceKind::cpu, DType::f32, &linear_grad<float>);
+  backend::register_kernel("linear_grad", DeviceKind::cpu, DType::f64, &linear_grad<double>);
+  backend::register_kernel("linear_grad", DeviceKind::cpu, DType::f16, &linear_grad_16_bits<Half>);
+  backend::register_kernel("linear_grad", DeviceKind::cpu, DType::bf16,
+                           &linear_grad_16_bits<BFloat16>);
   register_steps<float>(formula::OptimFormulas{});
   register_steps<double>(formula::OptimFormulas{});
 }
