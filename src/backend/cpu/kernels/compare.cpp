@@ -6,6 +6,9 @@
 #include <hwy/foreach_target.h>
 #include "backend/cpu/runtime/small_baseline-inl.h"
 
+#include <bit>
+#include <type_traits>
+
 #include "backend/cpu/elementwise/dense-inl.h"
 #include "backend/cpu/runtime/isa.h"
 #include "backend/types.h"
@@ -13,6 +16,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
+
+/// What holds a T's bits: compilers choose among integers by vectors, not among structs.
+template <class T>
+using Word = std::conditional_t<sizeof(T) == 2, uint16_t, T>;
 
 /// y = condition ? a : b
 template <class T>
@@ -30,20 +37,21 @@ void dense_where(char* const* p, int64_t n, const Params&) {
 
 template <class T>
 void where(const Context&, const Tensor& condition, const Tensor& a, const Tensor& b, Tensor& y) {
-  elementwise(&dense_where<T>, {}, y, condition, a, b);
+  elementwise(&dense_where<Word<T>>, {}, y, condition, a, b);
 }
 
 /// y = mask ? params.a : x; the mask is inverted where params.b is not 0.
 template <class T>
 void dense_masked_fill(char* const* p, int64_t n, const Params& params) {
-  const T* x = reinterpret_cast<const T*>(p[1]);
+  const Word<T>* x = reinterpret_cast<const Word<T>*>(p[1]);
   const uint8_t* mask = reinterpret_cast<const uint8_t*>(p[2]);
-  T* y = reinterpret_cast<T*>(p[0]);
-  const T value = static_cast<T>(formula::number<Arithmetic<T>>(params.a));
+  Word<T>* y = reinterpret_cast<Word<T>*>(p[0]);
+  const Word<T> value =
+      std::bit_cast<Word<T>>(static_cast<T>(formula::number<Arithmetic<T>>(params.a)));
   const uint8_t flip = params.b != 0;
   BRIM_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
-    const T keep = x[i];
+    const Word<T> keep = x[i];
     y[i] = (mask[i] ^ flip) ? value : keep;
   }
 }
