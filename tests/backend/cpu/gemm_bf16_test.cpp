@@ -166,9 +166,46 @@ TEST_F(GemmBf16, BiasAndRelu) {
     for (int64_t j = 0; j < s.n; ++j) bias[j] = std::sin(static_cast<float>(j));
     const Matrix<BFloat16> ma{a.data(), s.k, 1}, mb{b.data(), 1, s.k};
     for (const bool relu : {false, true}) {
-      const Bf16Finish finish{bias.data(), relu};
-      // ldc == 1 only for one column, whose bias all rows share.
+      const Bf16Finish finish{.bias = bias.data(), .relu = relu};
       expect_product(run(s, ma, mb, finish), s, ma, mb, relu ? "bias, relu" : "bias", finish);
+    }
+  }
+}
+
+TEST_F(GemmBf16, BiasOfRowsIsThatOfTransposedColumns) {
+  for (const Size& s : {Size{70, 90, 40}, Size{20, 130, 1100}, Size{40, 1, 300}}) {
+    const auto a = random_numbers(s.m * s.k, 5), b = random_numbers(s.k * s.n, 6);
+    std::vector<float> bias(static_cast<size_t>(s.m));
+    for (int64_t i = 0; i < s.m; ++i) bias[i] = std::sin(static_cast<float>(i));
+    const Matrix<BFloat16> ma{a.data(), s.k, 1}, mb{b.data(), s.n, 1};
+    const auto c = run(s, ma, mb, {.row_bias = bias.data()});
+    for (int64_t i = 0; i < s.m; ++i) {
+      std::vector<float> same(static_cast<size_t>(s.n), bias[i]);
+      const Numbers row(c.begin() + i * (s.n + 3), c.begin() + (i + 1) * (s.n + 3));
+      Numbers two(row);
+      two.resize(2 * row.size(), BFloat16(-7));
+      expect_product(two, {1, s.n, s.k}, {a.data() + i * s.k, s.k, 1}, mb, "row",
+                     {.bias = same.data()});
+    }
+  }
+}
+
+TEST_F(GemmBf16, SeveralCallsAddUp) {
+  for (const Size& s : {Size{70, 90, 2400}, Size{3, 100, 600}, Size{70, 90, 60}, Size{50, 1, 90}}) {
+    const auto a = random_numbers(s.m * s.k, 5), b = random_numbers(s.k * s.n, 6);
+    std::vector<float> sums(static_cast<size_t>(s.m * s.n));
+    const int64_t ldc = s.n + 3, third = s.k / 3;
+    for (const bool dense : {false, true}) {  // B's columns
+      const int64_t row = dense ? 1 : s.n, col = dense ? s.k : 1;
+      Numbers c(static_cast<size_t>((s.m + 1) * ldc), BFloat16(-7));
+      for (int64_t p = 0; p < s.k; p += third) {
+        gemm_bf16(s.m, s.n, third, {a.data() + p, s.k, 1}, {b.data() + p * row, row, col}, c.data(),
+                  ldc, sums.data(), {.begun = p > 0, .more = p + third < s.k});
+        if (p + third < s.k) {
+          EXPECT_EQ(static_cast<float>(c[0]), -7);
+        }
+      }
+      expect_product(c, s, {a.data(), s.k, 1}, {b.data(), row, col}, "three calls");
     }
   }
 }

@@ -43,8 +43,8 @@ void part_bf16(int64_t m, int64_t n, int64_t k, const Bits& a, const Bits& b, Ta
   const int64_t step = ((m + blocks - 1) / blocks + kRows - 1) / kRows * kRows;
   for (int64_t p = 0; p < k || p == 0; p += kBf16Depth) {
     const int64_t depth = std::min(kBf16Depth, k - p), pairs = (depth + 1) / 2;
-    to.first = p == 0;
-    to.last = p + depth == k;
+    to.first = p == 0 && !to.finish.begun;
+    to.last = p + depth == k && !to.finish.more;
     for (int64_t i = 0; i < m; i += step) {
       const int64_t rows = std::min(step, m - i);
       const Bits block = part_of(a, i, p);
@@ -79,7 +79,7 @@ void packed_bf16(int64_t m, int64_t n, int64_t k, Matrix<BFloat16> a, Matrix<BFl
       in_parallel_loop() ? 1 : std::min<int64_t>(num_threads(), GemmBuffer::kCount);
   const int64_t max_parts =
       std::clamp<int64_t>(m * n * std::max<int64_t>(k, 1) / kWork, 1, threads);
-  const Target to{c, ldc, sums, n, true, true, finish};
+  const Target to{c, ldc, sums, n, !finish.begun, !finish.more, finish};
   for_each_part(cut_gemm(m, n, max_parts, kRows, kWidth, true), m, n, kRows, kWidth,
                 [&](int64_t i, int64_t rows, int64_t j, int64_t columns) {
                   part_bf16(rows, columns, k, part_of(bits_of(a), i, 0), part_of(bits_of(b), 0, j),
@@ -127,10 +127,11 @@ bool dot_wins_bf16(int64_t m, int64_t n, int64_t k) {
 
 void product_bf16(int64_t m, int64_t n, int64_t k, Matrix<BFloat16> a, Matrix<BFloat16> b,
                   BFloat16* c, int64_t ldc, float* sums, const Bf16Finish& finish) {
-  if (n == 1 && m > 1 && ldc == 1 && !finish.bias)  // c^T = b^T a^T
+  if (n == 1 && m > 1 && ldc == 1 && !finish.bias && !finish.row_bias)  // c^T = b^T a^T
     return product_bf16(1, m, k, {b.data, 1, b.row}, {a.data, a.col, a.row}, c, m, sums, finish);
   if (a.col == 1 && b.row == 1 && dot_wins_bf16(m, n, k))
-    return dot_bf16(m, n, k, bits_of(a), bits_of(b), {c, ldc, sums, n, true, true, finish});
+    return dot_bf16(m, n, k, bits_of(a), bits_of(b),
+                    {c, ldc, sums, n, !finish.begun, !finish.more, finish});
   packed_bf16(m, n, k, a, b, c, ldc, sums, finish);
 }
 

@@ -17,8 +17,12 @@ bool multiplies_bf16();
 
 /// What becomes of a sum before it is rounded.
 struct Bf16Finish {
-  const float* bias = nullptr;  ///< of a column, if not null, is added
-  bool relu = false;            ///< NaN stays
+  const float* bias = nullptr;      ///< of a column, if not null, is added
+  const float* row_bias = nullptr;  ///< the same of a row
+  bool relu = false;                ///< NaN stays
+  // For one sum by several calls, with `sums` for all of them:
+  bool begun = false;  ///< they hold what earlier calls summed
+  bool more = false;   ///< later calls go on; c is not written
 };
 
 /// Of k, summed in registers.

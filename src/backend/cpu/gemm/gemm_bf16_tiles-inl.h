@@ -59,6 +59,7 @@ struct Target {
     moved.c += i * ldc + j;
     if (sums) moved.sums += i * ld_sums + j;
     if (finish.bias) moved.finish.bias += j;
+    if (finish.row_bias) moved.finish.row_bias += i;
     return moved;
   }
   /// Numbers in `mask` of row r from column j on.
@@ -66,6 +67,7 @@ struct Target {
     if (!first) v.raw = _mm512_add_ps(v.raw, _mm512_maskz_loadu_ps(mask, sums + r * ld_sums + j));
     if (!last) return _mm512_mask_storeu_ps(sums + r * ld_sums + j, mask, v.raw);
     if (finish.bias) v.raw = _mm512_add_ps(v.raw, _mm512_maskz_loadu_ps(mask, finish.bias + j));
+    if (finish.row_bias) v = hn::Add(v, hn::Set(Numbers(), finish.row_bias[r]));
     if (finish.relu) v = hn::IfThenElse(hn::Lt(v, hn::Zero(Numbers())), hn::Zero(Numbers()), v);
     _mm256_mask_storeu_epi16(c + r * ldc + j, mask, to_bf16(v));
   }

@@ -11,6 +11,7 @@
 #include "backend/cpu/conv/conv_direct.h"
 #include "backend/cpu/conv/conv_dnnl.h"
 #include "backend/cpu/conv/conv_nhwc.h"
+#include "backend/cpu/conv/conv_pointwise_bf16.h"
 #include "backend/cpu/conv/conv_winograd.h"
 #include "backend/cpu/conv/image_formats.h"
 #include "backend/cpu/elementwise/through_f32.h"
@@ -155,11 +156,54 @@ void conv2d_grad_weight(const Context& context, const Tensor& x, const Tensor& d
   if (scratch) transpose<T>(out, g.o, g.c_per_group(), g.kh * g.kw, static_cast<T*>(dw.raw()));
 }
 
+/// Of bf16: 1x1 kernels by products of bf16 where the CPU has them, the rest by way of f32.
+template <bool kRelu>
+void conv2d_bf16(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                 Tensor& y, const ConvGeometry& g) {
+  if (!conv_pointwise_bf16_supports(g))
+    return ThroughF32<&conv2d<float, kRelu>, Outputs::written>::run(context, x, weight, bias, y, g);
+  if (y.numel() == 0) return;
+  const Tensor dense = bias.defined() ? bias.contiguous() : bias;
+  conv_pointwise_bf16(context, are_nhwc(x, y), ConvPass::forward, g, address<BFloat16>(x),
+                      address<BFloat16>(weight), {address<BFloat16>(dense), kRelu},
+                      static_cast<BFloat16*>(y.raw()));
+}
+
+void conv2d_grad_x_bf16(const Context& context, const Tensor& dy, const Tensor& weight, Tensor& dx,
+                        const ConvGeometry& g) {
+  if (!conv_pointwise_bf16_supports(g))
+    return ThroughF32<&conv2d_grad_x<float>, Outputs::written>::run(context, dy, weight, dx, g);
+  if (set_zero_if_empty<BFloat16>(dx, g)) return;
+  conv_pointwise_bf16(context, are_nhwc(dy, dx), ConvPass::grad_x, g, address<BFloat16>(dy),
+                      address<BFloat16>(weight), {}, static_cast<BFloat16*>(dx.raw()));
+}
+
+void conv2d_grad_weight_bf16(const Context& context, const Tensor& x, const Tensor& dy, Tensor& dw,
+                             const ConvGeometry& g) {
+  if (!conv_pointwise_bf16_supports(g))
+    return ThroughF32<&conv2d_grad_weight<float>, Outputs::written>::run(context, x, dy, dw, g);
+  if (set_zero_if_empty<BFloat16>(dw, g)) return;
+  conv_pointwise_bf16(context, are_nhwc(x, dy), ConvPass::grad_weight, g, address<BFloat16>(x),
+                      address<BFloat16>(dy), {}, static_cast<BFloat16*>(dw.raw()));
+}
+
+template <auto kFloat, auto kDouble, auto kBf16>
+bool register_conv(const char* name) {
+  constexpr Outputs kOutputs = Outputs::written;
+  return backend::register_kernel(name, DeviceKind::cpu, DType::f32, kFloat) &&
+         backend::register_kernel(name, DeviceKind::cpu, DType::f64, kDouble) &&
+         backend::register_kernel(name, DeviceKind::cpu, DType::f16,
+                                  &ThroughF32<kFloat, kOutputs>::run) &&
+         backend::register_kernel(name, DeviceKind::cpu, DType::bf16, kBf16);
+}
+
 const bool registered =
-    register_floats<&conv2d<float, false>, &conv2d<double, false>>("conv2d") &&
-    register_floats<&conv2d<float, true>, &conv2d<double, true>>("conv2d_relu") &&
-    register_floats<&conv2d_grad_x<float>, &conv2d_grad_x<double>>("conv2d_grad_x") &&
-    register_floats<&conv2d_grad_weight<float>, &conv2d_grad_weight<double>>("conv2d_grad_weight");
+    register_conv<&conv2d<float, false>, &conv2d<double, false>, &conv2d_bf16<false>>("conv2d") &&
+    register_conv<&conv2d<float, true>, &conv2d<double, true>, &conv2d_bf16<true>>("conv2d_relu") &&
+    register_conv<&conv2d_grad_x<float>, &conv2d_grad_x<double>, &conv2d_grad_x_bf16>(
+        "conv2d_grad_x") &&
+    register_conv<&conv2d_grad_weight<float>, &conv2d_grad_weight<double>,
+                  &conv2d_grad_weight_bf16>("conv2d_grad_weight");
 
 }  // namespace
 }  // namespace brim::cpu
