@@ -45,32 +45,20 @@ void bfloat_to_float(const BFloat16* from, float* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(from[i]);
 }
 
-/// Bits whose upper halves are those of BFloat16(x).
-HWY_INLINE auto rounded_bits(hn::Vec<Wide> number) {
-  const hn::RebindToUnsigned<Wide> d;
-  const auto x = hn::BitCast(d, number);
-  const auto odd = hn::And(hn::ShiftRight<16>(x), hn::Set(d, 1));
-  const auto nan = hn::RebindMask(d, hn::IsNaN(number));
-  return hn::IfThenElse(nan, hn::Or(x, hn::Set(d, 0x400000)),
-                        hn::Add(hn::Add(x, hn::Set(d, 0x7fff)), odd));
-}
-
+// The same bits as BFloat16(float).
 void float_to_bfloat(const float* from, BFloat16* to, int64_t n) {
   int64_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
-  uint16_t* const p = reinterpret_cast<uint16_t*>(to);
   const Wide d;
-  const hn::Repartition<uint16_t, Wide> halves;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const auto low = hn::BitCast(halves, rounded_bits(hn::LoadU(d, from + i)));
-    const auto high = hn::BitCast(halves, rounded_bits(hn::LoadU(d, from + i + lanes)));
-    hn::StoreU(hn::ConcatOdd(halves, high, low), halves, p + i);
-  }
+  for (; i + 2 * lanes <= n; i += 2 * lanes)
+    store_two(d, hn::LoadU(d, from + i), hn::LoadU(d, from + i + lanes), to + i);
   if (i + lanes <= n) {
+    const hn::Repartition<uint16_t, Wide> halves;
     const hn::Half<decltype(halves)> half;
-    const auto low = hn::BitCast(halves, rounded_bits(hn::LoadU(d, from + i)));
-    hn::StoreU(hn::LowerHalf(half, hn::ConcatOdd(halves, low, low)), half, p + i);
+    const auto bits = hn::BitCast(halves, bfloat_bits(d, hn::LoadU(d, from + i)));
+    hn::StoreU(hn::LowerHalf(half, hn::ConcatOdd(halves, bits, bits)), half,
+               reinterpret_cast<uint16_t*>(to) + i);
     i += lanes;
   }
 #endif

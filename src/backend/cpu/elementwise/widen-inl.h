@@ -1,4 +1,5 @@
-// Vectors of numbers that are stored in fewer bits; included once per instruction set.
+// Vectors of numbers that are stored in fewer bits, read and written; included once per instruction
+// set.
 #include <cstdint>
 #include <type_traits>
 
@@ -51,6 +52,37 @@ HWY_INLINE hn::Vec<D> load(D d, const In* x) {
       return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(hn::RebindToUnsigned<D>(), bits)));
   }
 }
+
+#if HWY_TARGET != HWY_SCALAR
+/// Bits whose upper halves are those of BFloat16(x).
+template <class D>
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> bfloat_bits(D d, hn::Vec<D> number) {
+  const hn::RebindToUnsigned<D> bits;
+  const auto x = hn::BitCast(bits, number);
+  const auto odd = hn::And(hn::ShiftRight<16>(x), hn::Set(bits, 1));
+  const auto nan = hn::RebindMask(bits, hn::IsNaN(number));
+  return hn::IfThenElse(nan, hn::Or(x, hn::Set(bits, 0x400000)),
+                        hn::Add(hn::Add(x, hn::Set(bits, 0x7fff)), odd));
+}
+
+/// Stores two vectors of f32, rounded to nearest even.
+template <class D>
+HWY_INLINE void store_two(D d, hn::Vec<D> first, hn::Vec<D> second, BFloat16* to) {
+  const hn::Repartition<uint16_t, D> halves;
+  hn::StoreU(hn::ConcatOdd(halves, hn::BitCast(halves, bfloat_bits(d, second)),
+                           hn::BitCast(halves, bfloat_bits(d, first))),
+             halves, reinterpret_cast<uint16_t*>(to));
+}
+template <class D>
+HWY_INLINE void store_two(D d, hn::Vec<D> first, hn::Vec<D> second, Half* to) {
+  static_assert(kConvertsHalf);
+  const hn::Rebind<hwy::float16_t, D> half;
+  const hn::RebindToUnsigned<decltype(half)> bits;
+  uint16_t* const p = reinterpret_cast<uint16_t*>(to);
+  hn::StoreU(hn::BitCast(bits, hn::DemoteTo(half, first)), bits, p);
+  hn::StoreU(hn::BitCast(bits, hn::DemoteTo(half, second)), bits, p + hn::Lanes(d));
+}
+#endif
 
 }  // namespace
 }  // namespace brim::cpu::HWY_NAMESPACE

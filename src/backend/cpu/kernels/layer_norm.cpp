@@ -43,28 +43,58 @@ void grad_sums(const T* dy, const T* x, int64_t n, T mean, double& sum, double& 
   dot += p;
 }
 
-/// y may be x.
+/// y = (x - mean) scale w + b of a row; w and b may be null.
 template <class T>
-void layer_norm_row(const T* x, const T* w, const T* b, T* y, T& mean, T& scale, int64_t n,
+void normalise_row(const T* x, const T* w, const T* b, T* y, T mean, T scale, int64_t n) {
+  if (w && b)
+    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * scale * w[i] + b[i];
+  else
+    for (int64_t i = 0; i < n; ++i)
+      y[i] = (x[i] - mean) * scale * (w ? w[i] : T(1)) + (b ? b[i] : T(0));
+}
+
+#if HWY_TARGET != HWY_SCALAR
+/// Of 16 bits, in the registers of f32.
+template <class W>
+void normalise_narrow_row(const W* x, const float* w, const float* b, W* y, float mean, float scale,
+                          int64_t n) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto m = hn::Set(d, mean), s = hn::Set(d, scale);
+  const auto vector = [&](int64_t i) HWY_ATTR {
+    const auto unit = hn::Mul(hn::Sub(load(d, x + i), m), s);
+    return hn::MulAdd(unit, w ? hn::LoadU(d, w + i) : hn::Set(d, 1),
+                      b ? hn::LoadU(d, b + i) : hn::Zero(d));
+  };
+  int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) store_two(d, vector(i), vector(i + lanes), y + i);
+  for (; i < n; ++i)
+    y[i] = W((static_cast<float>(x[i]) - mean) * scale * (w ? w[i] : 1.0f) + (b ? b[i] : 0.0f));
+}
+#endif
+
+/// y may be x. Of numbers stored as W.
+template <class T, class W>
+void layer_norm_row(const W* x, const T* w, const T* b, W* y, T& mean, T& scale, int64_t n,
                     double eps) {
   Moments moments;
   run_moments(x, n, moments);
-  const T m = static_cast<T>(moments.mean);
-  const T s = static_cast<T>(1 / std::sqrt(moments.var() + eps));
-  mean = m;
-  scale = s;
-  if (w && b)
-    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - m) * s * w[i] + b[i];
+  mean = static_cast<T>(moments.mean);
+  scale = static_cast<T>(1 / std::sqrt(moments.var() + eps));
+  if constexpr (std::is_same_v<T, W>)
+    normalise_row(x, w, b, y, mean, scale, n);
   else
-    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - m) * s * (w ? w[i] : T(1)) + (b ? b[i] : T(0));
+    normalise_narrow_row(x, w, b, y, mean, scale, n);
 }
 
-template <class T>
-void layer_norm(const Context&, const Tensor& tx, const Tensor& weight, const Tensor& bias,
-                Tensor& ty, Tensor& tmean, Tensor& tscale, double eps) {
+template <class T, class W>
+void layer_norm_rows(const Tensor& tx, const Tensor& weight, const Tensor& bias, Tensor& ty,
+                     Tensor& tmean, Tensor& tscale, double eps) {
   const int64_t rows = tmean.numel(), n = rows > 0 ? tx.numel() / rows : 0;
-  const T *x = in<T>(tx), *w = in<T>(weight), *b = in<T>(bias);
-  T *y = out<T>(ty), *mean = out<T>(tmean), *scale = out<T>(tscale);
+  const W* x = in<W>(tx);
+  const T *w = in<T>(weight), *b = in<T>(bias);
+  W* y = out<W>(ty);
+  T *mean = out<T>(tmean), *scale = out<T>(tscale);
   parallel_for(rows, std::max<int64_t>(1, kElementwiseGrain / std::max<int64_t>(n, 1)),
                [&](int64_t begin, int64_t end) {
                  for (; begin < end; ++begin)
@@ -73,12 +103,18 @@ void layer_norm(const Context&, const Tensor& tx, const Tensor& weight, const Te
                });
 }
 
+template <class T>
+void layer_norm(const Context&, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                Tensor& y, Tensor& mean, Tensor& scale, double eps) {
+  layer_norm_rows<T, T>(x, weight, bias, y, mean, scale, eps);
+}
+
 /// As a link of chains.
 template <class T>
 void layer_norm_link(void* const* operands, int64_t n, const formula::Params& params) {
   const auto number = [&](int i) { return static_cast<T*>(operands[i]); };
-  layer_norm_row<T>(number(0), number(1), number(2), number(3), *number(4), *number(5), n,
-                    params.a);
+  layer_norm_row<T, T>(number(0), number(1), number(2), number(3), *number(4), *number(5), n,
+                       params.a);
 }
 
 /// dx may be the residual.
@@ -148,6 +184,21 @@ void layer_norm_grad(const Context& context, const Tensor& dy, const Tensor& x,
   layer_norm_grad_add<T>(context, dy, x, weight, mean, scale, Tensor(), dx, dweight, dbias);
 }
 
+template <class W, class Rest>
+void layer_norm_16_bits(const Context& context, const Tensor& x, const Tensor& weight,
+                        const Tensor& bias, Tensor& y, Tensor& mean, Tensor& scale, double eps) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (kLoads<W>) {
+    constexpr Outputs kOutputs = Outputs::written;
+    WideArgument<const Tensor&> wide_weight(context, weight, kOutputs);
+    WideArgument<const Tensor&> wide_bias(context, bias, kOutputs);
+    return layer_norm_rows<float, W>(x, wide_weight.value(), wide_bias.value(), y, mean, scale,
+                                     eps);
+  }
+#endif
+  Rest::run(context, x, weight, bias, y, mean, scale, eps);
+}
+
 void register_layer_norm() {
   // x's axes before the normalized ones, which hold as many elements as there are statistics.
   constexpr auto kRows = [](const Tensor& x, const Tensor&, const Tensor&, const Tensor&,
@@ -156,7 +207,13 @@ void register_layer_norm() {
     for (int64_t rows = 1; axes < x.rank() && rows < mean.numel(); ++axes) rows *= x.shape()[axes];
     return axes;
   };
-  register_floats_by_rows<&layer_norm<float>, &layer_norm<double>, kRows, 0, 3, 4, 5>("layer_norm");
+  using ByRows = RowsThroughF32<&layer_norm<float>, kRows, 0, 3, 4, 5>;
+  backend::register_kernel("layer_norm", DeviceKind::cpu, DType::f32, &layer_norm<float>);
+  backend::register_kernel("layer_norm", DeviceKind::cpu, DType::f64, &layer_norm<double>);
+  backend::register_kernel("layer_norm", DeviceKind::cpu, DType::f16,
+                           &layer_norm_16_bits<Half, ByRows>);
+  backend::register_kernel("layer_norm", DeviceKind::cpu, DType::bf16,
+                           &layer_norm_16_bits<BFloat16, ByRows>);
   register_floats<&layer_norm_grad<float>, &layer_norm_grad<double>>("layer_norm_grad");
   backend::for_each_type(formula::List<float, double>{}, []<class T>(std::type_identity<T>) {
     backend::register_row_link("layer_norm", dtype_of<T>, &layer_norm_link<T>);

@@ -13,6 +13,9 @@
 #include <cmath>
 #include <cstdint>
 
+#include <brim/formula/dense.h>
+
+#include "backend/cpu/elementwise/widen-inl.h"
 #include "backend/cpu/runtime/elements.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -62,16 +65,16 @@ HWY_INLINE T sum_run(int64_t n, const VecTerm& vec_term, const Term& term) {
 }
 
 /// Of n values, at most kRun, by their distances to `centre`.
-template <class T>
-HWY_INLINE Moments moments_about(T centre, const T* x, int64_t n) {
+template <class T, class W>
+HWY_INLINE Moments moments_about(T centre, const W* x, int64_t n) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto c = hn::Set(d, centre);
   auto sums = hn::Zero(d), even = sums, odd = sums;
   int64_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const auto e = hn::Sub(hn::LoadU(d, x + i), c);
-    const auto o = hn::Sub(hn::LoadU(d, x + i + lanes), c);
+    const auto e = hn::Sub(load(d, x + i), c);
+    const auto o = hn::Sub(load(d, x + i + lanes), c);
     sums = hn::Add(sums, hn::Add(e, o));
     even = hn::MulAdd(e, e, even);
     odd = hn::MulAdd(o, o, odd);
@@ -79,7 +82,7 @@ HWY_INLINE Moments moments_about(T centre, const T* x, int64_t n) {
   T sum = hn::GetLane(hn::SumOfLanes(d, sums));
   T squares = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
   for (; i < n; ++i) {
-    const T e = x[i] - centre;
+    const T e = static_cast<T>(x[i]) - centre;
     sum += e;
     squares += e * e;
   }
@@ -88,13 +91,14 @@ HWY_INLINE Moments moments_about(T centre, const T* x, int64_t n) {
 
 /// Adds n values to m. Distances are taken to the mean of what m holds; at first, of short runs,
 /// which would wait for that, and where squares leave the range of T, to a rough mean of their own.
-/// Equal values have a variance of 0, whatever their sum rounds to.
-template <class T>
-void run_moments(const T* x, int64_t n, Moments& m) {
+/// Equal values have a variance of 0, whatever their sum rounds to. 16 bits are summed in f32.
+template <class W>
+void run_moments(const W* x, int64_t n, Moments& m) {
+  using T = formula::Arithmetic<W>;
   const hn::ScalableTag<T> d;
   for (int64_t at = 0; at < n; at += kRun) {
     const int64_t count = std::min(kRun, n - at);
-    const T* from = x + at;
+    const W* from = x + at;
     if (m.count > 0 && n >= kRun) {
       const Moments near = moments_about(static_cast<T>(m.mean), from, count);
       if (std::isfinite(near.squares)) {
@@ -103,8 +107,8 @@ void run_moments(const T* x, int64_t n, Moments& m) {
       }
     }
     const T sum = sum_run<T>(
-        count, [&](int64_t i) HWY_ATTR { return hn::LoadU(d, from + i); },
-        [&](int64_t i) { return from[i]; });
+        count, [&](int64_t i) HWY_ATTR { return load(d, from + i); },
+        [&](int64_t i) { return static_cast<T>(from[i]); });
     m.merge(moments_about(sum / static_cast<T>(count), from, count));
   }
 }
