@@ -68,14 +68,15 @@ CONTRACT(embedding) {
               [](Tensor w) {
                 return embedding(Tensor::from<int64_t>({3, 0, 3, 1, 4, 3}, {2, 3}, w.device()), w);
               },
-          .inputs = {{{{5, 7}}}},
+          .inputs = {{{{5, 7}}}, {{{6, 70}}}, {{{5, 601}}}},
           .reference =
               [](Tensor w) {
                 const std::vector<double> v = values(w);
+                const int64_t width = w.size(1);
                 std::vector<double> y;
                 for (const int id : {3, 0, 3, 1, 4, 3})
-                  y.insert(y.end(), v.begin() + id * 7, v.begin() + (id + 1) * 7);
-                return array(y, {2, 3, 7});
+                  y.insert(y.end(), v.begin() + id * width, v.begin() + (id + 1) * width);
+                return array(y, {2, 3, width});
               }};
 }
 
