@@ -78,15 +78,21 @@ struct GroupStatistics {
   }
 };
 
-template <class T>
-void group_norm_planes(const Groups& v, const GroupStatistics<T>& statistics, const T* x, T* y) {
+/// Of numbers stored as W.
+template <class T, class W>
+void group_norm_planes(const Groups& v, const GroupStatistics<T>& statistics, const W* x, W* y) {
   v.each_group([&](int64_t group, int64_t first) {
     Moments m;
     run_moments(x + first * v.size, v.elements(), m);
     statistics.save(group, m);
-    for (int64_t c = first; c < first + v.width; ++c)
-      normalise_run<T>(x + c * v.size, v.size, statistics.map(group, c % v.channels), nullptr,
-                       false, y + c * v.size);
+    for (int64_t c = first; c < first + v.width; ++c) {
+      const Affine<T> map = statistics.map(group, c % v.channels);
+      const int64_t at = c * v.size;
+      if constexpr (std::is_same_v<T, W>)
+        normalise_run<T>(x + at, v.size, map, nullptr, false, y + at);
+      else
+        normalise_narrow_run(x + at, v.size, map, y + at);
+    }
   });
 }
 
@@ -129,7 +135,29 @@ void group_norm(const Context& context, const Tensor& tx, const Tensor& weight, 
   if (v.by_pixels)
     group_norm_pixels(context, v, statistics, in<T>(tx), out<T>(ty));
   else
-    group_norm_planes(v, statistics, in<T>(tx), out<T>(ty));
+    group_norm_planes<T, T>(v, statistics, in<T>(tx), out<T>(ty));
+}
+
+template <class W>
+void group_norm_16_bits(const Context& context, const Tensor& x, const Tensor& weight,
+                        const Tensor& bias, Tensor& y, Tensor& mean, Tensor& scale,
+                        const GroupNormParams& params) {
+  constexpr Outputs kOutputs = Outputs::written;
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (kLoads<W>) {
+    const Groups v(x, params.groups);
+    if (!v.by_pixels) {
+      WideArgument<const Tensor&> wide_weight(context, weight, kOutputs);
+      WideArgument<const Tensor&> wide_bias(context, bias, kOutputs);
+      return group_norm_planes<float, W>(
+          v,
+          {in<float>(wide_weight.value()), in<float>(wide_bias.value()), out<float>(mean),
+           out<float>(scale), params.eps},
+          in<W>(x), out<W>(y));
+    }
+  }
+#endif
+  ThroughF32<&group_norm<float>, kOutputs>::run(context, x, weight, bias, y, mean, scale, params);
 }
 
 /// The gradient of a group's elements, by the sums of all channels of all images.
@@ -239,7 +267,11 @@ void group_norm_grad(const Context& context, const Tensor& tdy, const Tensor& tx
 }
 
 void register_group_norm() {
-  register_floats<&group_norm<float>, &group_norm<double>>("group_norm");
+  backend::register_kernel("group_norm", DeviceKind::cpu, DType::f32, &group_norm<float>);
+  backend::register_kernel("group_norm", DeviceKind::cpu, DType::f64, &group_norm<double>);
+  backend::register_kernel("group_norm", DeviceKind::cpu, DType::f16, &group_norm_16_bits<Half>);
+  backend::register_kernel("group_norm", DeviceKind::cpu, DType::bf16,
+                           &group_norm_16_bits<BFloat16>);
   register_floats<&group_norm_grad<float>, &group_norm_grad<double>>("group_norm_grad");
 }
 

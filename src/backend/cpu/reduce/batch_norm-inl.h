@@ -170,6 +170,21 @@ void normalise_run(const T* x, int64_t n, const Affine<T>& f, const T* add, bool
   normalise<0>(x, n, &f.mean, &f.a, &f.shift, add, relu, y);
 }
 
+#if HWY_TARGET != HWY_SCALAR
+/// Of 16 bits, in the registers of f32.
+template <class W>
+void normalise_narrow_run(const W* x, int64_t n, const Affine<float>& f, W* y) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto mean = hn::Set(d, f.mean), a = hn::Set(d, f.a), shift = hn::Set(d, f.shift);
+  const auto vector = [&](int64_t i)
+                          HWY_ATTR { return hn::MulAdd(hn::Sub(load(d, x + i), mean), a, shift); };
+  int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) store_two(d, vector(i), vector(i + lanes), y + i);
+  for (; i < n; ++i) y[i] = W((static_cast<float>(x[i]) - f.mean) * f.a + f.shift);
+}
+#endif
+
 template <class T>
 void normalise_pixels(const T* x, int64_t channels, int64_t begin, int64_t end, const Columns<T>& f,
                       const T* add, bool relu, T* y) {
