@@ -4,11 +4,14 @@
 #include "backend/cpu/gemm/gemm_bf16.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -227,6 +230,49 @@ TEST_F(GemmBf16, OneDenseColumn) {
           for (int64_t i = 0; i < m; ++i) spread[4 * i] = c[i];
           expect_product(spread, {m, 1, k}, ma, mb, "column", {.bias = add});
         }
+      }
+}
+
+/// A copy of numbers behind which no memory may be read.
+class AtEndOfMemory {
+ public:
+  explicit AtEndOfMemory(const Numbers& x) {
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t bytes = x.size() * sizeof(BFloat16), room = (bytes + page - 1) / page * page;
+    size_ = room + page;
+    memory_ = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory_ == MAP_FAILED) throw std::bad_alloc();
+    char* const end = static_cast<char*>(memory_) + room;
+    mprotect(end, page, PROT_NONE);
+    data_ = reinterpret_cast<BFloat16*>(end - bytes);
+    std::copy(x.begin(), x.end(), data_);
+  }
+  ~AtEndOfMemory() { munmap(memory_, size_); }
+  AtEndOfMemory(const AtEndOfMemory&) = delete;
+  AtEndOfMemory& operator=(const AtEndOfMemory&) = delete;
+  BFloat16* data() const { return data_; }
+
+ private:
+  void* memory_;
+  size_t size_;
+  BFloat16* data_;
+};
+
+TEST_F(GemmBf16, TouchesNothingBehindItsOperands) {
+  for (const Size& s : {Size{1, 1, 1}, Size{1, 33, 7}, Size{7, 65, 9}, Size{13, 70, 33},
+                        Size{5, 90, 300}, Size{90, 5, 301}, Size{20, 17, 1025}, Size{8, 64, 64}})
+    for (const bool ta : {false, true})
+      for (const bool tb : {false, true}) {
+        const AtEndOfMemory a(random_numbers(s.m * s.k, 1)), b(random_numbers(s.k * s.n, 2));
+        const AtEndOfMemory c(Numbers(static_cast<size_t>(s.m * s.n)));
+        std::vector<float> sums(static_cast<size_t>(bf16_sums(s.m, s.n, s.k)));
+        const Matrix<BFloat16> ma{a.data(), ta ? 1 : s.k, ta ? s.m : 1};
+        const Matrix<BFloat16> mb{b.data(), tb ? 1 : s.n, tb ? s.k : 1};
+        gemm_bf16(s.m, s.n, s.k, ma, mb, c.data(), s.n, sums.data());
+        Numbers spread(static_cast<size_t>((s.m + 1) * (s.n + 3)), BFloat16(-7));
+        for (int64_t i = 0; i < s.m; ++i)
+          std::copy_n(c.data() + i * s.n, s.n, spread.begin() + i * (s.n + 3));
+        expect_product(spread, s, ma, mb, "at the end of memory");
       }
 }
 
