@@ -1,6 +1,8 @@
 // Convolutions of single pixels in bf16, which are matrix products, by gemm_bf16.
 #pragma once
 
+#include <brim/core/dtype.h>
+
 #include "backend/cpu/conv/conv_dnnl.h"
 #include "backend/options/geometry.h"
 #include "core/context.h"
