@@ -40,9 +40,10 @@ constexpr size_t kMaxTouched = size_t{1} << 30;  // bytes of a new block
 constexpr int kClasses = 4 * 64;
 constexpr int kNoClass = -1;
 constexpr size_t kLarge = size_t{8} << 10;  // bytes from which blocks have no classes
-// When a new segment is needed, those without tensors are given back that are more than 1/8 of the
-// most that was live lately: at the last need, of which 1/16 is forgotten at each, or since.
+// When memory is needed, what is idle is given back that is more than 1/8 of the most that was live
+// lately: at the last need, of which 1/16 is forgotten at each, or since.
 constexpr int64_t kSlack = 8, kForgotten = 16;
+constexpr size_t kMaxRanges = 4;  // streams beyond have segments
 constexpr int32_t kNobodys = -1;  // a stream: the block stays cached until release_cached()
 
 size_t round_up(size_t bytes, size_t granule) { return (bytes + granule - 1) / granule * granule; }
@@ -78,9 +79,10 @@ struct Allocator::State {
     (b->previous ? b->previous->next : live) = b->next;
     if (b->next) b->next->previous = b->previous;
   }
-  void deallocate(void* data, size_t capacity) {
+  void deallocate(void* data, size_t capacity, bool is_part = false) {
     ASAN_UNPOISON_MEMORY_REGION(data, capacity);
-    runtime(device.kind).deallocate(device.index, data, capacity);
+    Runtime& r = runtime(device.kind);
+    is_part ? r.decommit(device.index, data, capacity) : r.deallocate(device.index, data, capacity);
     stats.cached -= static_cast<int64_t>(capacity);
   }
   /// Whether what an event stands for is done.
@@ -94,9 +96,11 @@ struct Allocator::State {
   SegmentPool::IsDone asks_device() const {
     return [this](const std::shared_ptr<void>& event) { return is_done(event); };
   }
-  void give_back_segments(size_t bytes) {
-    large.give_back(bytes, asks_device(),
-                    [this](void* data, size_t capacity) { deallocate(data, capacity); });
+  void give_back_idle(size_t bytes, SegmentPool::Idle idle = SegmentPool::Idle::all,
+                      const SegmentPool::Growth& coming = {}) {
+    large.give_back(
+        bytes, idle, coming, asks_device(),
+        [this](void* data, size_t capacity, bool is_part) { deallocate(data, capacity, is_part); });
   }
   void release_cached() {
     const diag::Span span("release", diag::Cause::allocator);
@@ -105,16 +109,30 @@ struct Allocator::State {
         deallocate(b->data, b->capacity);
         delete b;
       }
-    give_back_segments(SIZE_MAX);
+    give_back_idle(SIZE_MAX);
   }
-  /// Before a new segment comes.
-  void give_back_what_is_too_much(size_t coming) {
-    const auto more = static_cast<int64_t>(coming);
+  /// Before memory comes for a block of `capacity` bytes.
+  void give_back_what_is_too_much(size_t capacity, Stream stream, bool alone) {
+    const auto more = static_cast<int64_t>(capacity);
     most_live = std::max({most_live - most_live / kForgotten, live_since, stats.live + more});
     live_since = stats.live;
-    const int64_t reserved = stats.live + stats.cached + more;
+    const SegmentPool::Growth growth =
+        alone ? SegmentPool::Growth() : large.growth_for(capacity, stream);
+    const int64_t coming = growth.gap ? static_cast<int64_t>(growth.bytes) : more;
+    if (!alone && !growth.gap)  // each is too small; the new one serves what they did
+      give_back_idle(SIZE_MAX, SegmentPool::Idle::shared);
+    const int64_t reserved = stats.live + stats.cached + coming;
     if (const int64_t allowed = most_live + most_live / kSlack; reserved > allowed)
-      give_back_segments(static_cast<size_t>(reserved - allowed));
+      give_back_idle(static_cast<size_t>(reserved - allowed), SegmentPool::Idle::all, growth);
+  }
+  /// Reserves addresses where the device and the stream have none yet.
+  void reserve(Stream stream) {
+    if (large.has_range(stream) || large.ranges() == kMaxRanges) return;
+    Runtime& r = runtime(device.kind);
+    const size_t page = r.page(device.index);
+    if (page == 0) return;
+    const size_t bytes = r.memory(device.index).total / page * page;
+    if (void* data = r.reserve(device.index, bytes)) large.add_range(data, bytes, page, stream);
   }
   /// A cached block for so many bytes, or null. One that was freed on another stream may still be
   /// in use there; it waits for release_cached().
@@ -130,8 +148,20 @@ struct Allocator::State {
     if (found) stats.cached -= static_cast<int64_t>(found->capacity);
     return found;
   }
+  /// A block in the stream's range, which gets the memory that it lacks; null where it cannot.
+  Block* grow(size_t capacity, Stream stream) {
+    const SegmentPool::Growth growth = large.growth_for(capacity, stream);
+    if (!growth.gap || over_limit(growth.bytes)) return nullptr;
+    if (!runtime(device.kind).commit(device.index, growth.gap->data, growth.bytes)) return nullptr;
+    ++stats.system_allocations;
+    if (device.is_cpu()) ASAN_POISON_MEMORY_REGION(growth.gap->data, growth.bytes);
+    stats.cached += static_cast<int64_t>(growth.bytes) - static_cast<int64_t>(capacity);
+    return large.grow(growth, capacity);
+  }
   /// A block of new memory, or null where there is none.
   Block* make(size_t capacity, int size_class, Stream stream, bool alone) {
+    if (size_class == kNoClass && !alone)
+      if (Block* block = grow(capacity, stream)) return block;
     if (over_limit(capacity)) return nullptr;
     void* data = runtime(device.kind).allocate(device.index, capacity);
     if (!data) return nullptr;
@@ -205,8 +235,9 @@ Allocator::Block* Allocator::allocate(size_t bytes, Stream stream, bool alone) {
     const diag::Span span("allocate", diag::Cause::allocator);
     // To free memory is to wait for the device.
     const bool may_give_back = runtime(s.device.kind).may_wait(stream);
-    if (may_give_back && size_class == kNoClass) s.give_back_what_is_too_much(capacity);
-    if (may_give_back && s.over_limit(capacity)) s.release_cached();
+    if (size_class == kNoClass && !alone) s.reserve(stream);
+    if (may_give_back && size_class == kNoClass)
+      s.give_back_what_is_too_much(capacity, stream, alone);
     block = s.make(capacity, size_class, stream, alone);
     if (!block && may_give_back && s.stats.cached > 0) {
       s.release_cached();

@@ -27,6 +27,16 @@ class MemoryRuntime {
   virtual void touch(void* /*data*/, size_t /*bytes*/) {}
   virtual void deallocate(int device, void* data, size_t bytes) noexcept = 0;
 
+  /// What a range's parts with memory begin and end at multiples of; 0: the device has no ranges.
+  virtual size_t page(int /*device*/) { return 0; }
+  /// A range of addresses without memory, for as long as the process lives; null where it has none
+  /// that large.
+  virtual void* reserve(int /*device*/, size_t /*bytes*/) { return nullptr; }
+  /// Gives a part of a range memory; false where there is none left.
+  virtual bool commit(int /*device*/, void* /*data*/, size_t /*bytes*/) { return false; }
+  /// Takes it away again, as deallocate() does.
+  virtual void decommit(int /*device*/, void* /*data*/, size_t /*bytes*/) noexcept {}
+
   /// 64-byte aligned memory of the host for copy_from_pinned, or nullptr when there is none left.
   /// Page-locked where devices read the host's memory by themselves, and then slow to get. Giving
   /// it back waits for copies out of it and into it.

@@ -16,7 +16,7 @@ bool is_at_once(const Allocator::Block& block) { return block.uses.empty(); }
 }  // namespace
 
 void SegmentPool::insert(Block* block) {
-  block->is_joined = true;
+  block->state = Block::joined;
   joined_.emplace(place_of(*block), block);
   if (!is_at_once(*block)) used_.insert(block);
 }
@@ -24,10 +24,11 @@ void SegmentPool::insert(Block* block) {
 void SegmentPool::remove(Block* block) {
   joined_.erase(place_of(*block));
   used_.erase(block);
-  block->is_joined = false;
+  block->state = Block::taken;
 }
 
 void SegmentPool::count_live(Segment& segment, int change) {
+  if (segment.page) return;
   if (segment.live == 0) idle_bytes_ -= segment.capacity;
   segment.live += static_cast<size_t>(change);
   if (segment.live == 0) idle_bytes_ += segment.capacity;
@@ -88,6 +89,7 @@ SegmentPool::Block* SegmentPool::take(size_t capacity, Stream stream, bool alone
     block = take_smallest(size, may_wait);
   }
   if (!block) return nullptr;
+  block->state = Block::taken;
   free_bytes_ -= block->capacity;
   count_live(*block->segment, 1);
   return block;
@@ -104,6 +106,7 @@ SegmentPool::Block* SegmentPool::add(void* data, size_t capacity, Stream stream,
 void SegmentPool::put(Block* block) noexcept {
   count_live(*block->segment, -1);
   free_bytes_ += block->capacity;
+  block->state = Block::fresh;
   try {
     fresh_[size_of(*block)].push(block);
   } catch (const std::bad_alloc&) {
@@ -122,12 +125,13 @@ void SegmentPool::join_all(const IsDone& is_done) {
     if (is_free_at_once(*block)) done.push_back(block);
   for (Block* block : done) {
     remove(block);
+    block->state = Block::fresh;
     fresh_[size_of(*block)].push(block);
   }
   const auto sort_in = [&](BlockStack& blocks) {
     while (Block* block = blocks.pop()) {
       const auto may_join = [&](Block* b) {
-        return b && b->is_joined && b->stream == block->stream && is_free_at_once(*b);
+        return b && b->state == Block::joined && b->stream == block->stream && is_free_at_once(*b);
       };
       if (is_free_at_once(*block)) {
         if (may_join(block->right)) {
@@ -148,12 +152,13 @@ void SegmentPool::join_all(const IsDone& is_done) {
   fresh_.clear();
 }
 
-void SegmentPool::give_back(size_t bytes, const IsDone& is_done, const GiveBack& give) {
+void SegmentPool::give_back(size_t bytes, Idle idle, const Growth& coming, const IsDone& is_done,
+                            const GiveBack& give) {
   join_all(is_done);
   size_t given = 0;
   for (auto at = segments_.end(); at != segments_.begin() && given < bytes;) {
     --at;
-    if (at->live > 0) continue;
+    if (at->live > 0 || (idle == Idle::shared && at->first->is_alone)) continue;
     for (Block* block = at->first; block;) {
       remove(block);
       delete std::exchange(block, block->right);
@@ -161,9 +166,12 @@ void SegmentPool::give_back(size_t bytes, const IsDone& is_done, const GiveBack&
     given += at->capacity;
     free_bytes_ -= at->capacity;
     idle_bytes_ -= at->capacity;
-    give(at->data, at->capacity);
+    give(at->data, at->capacity, /*is_part=*/false);
     at = segments_.erase(at);
   }
+  if (idle == Idle::all)
+    for (Segment& range : range_segments_)
+      if (given < bytes) given += give_back_pages(range, bytes - given, coming, give);
 }
 
 }  // namespace brim

@@ -2,6 +2,10 @@
 // what is asked for, and becomes one with its free neighbours. So tensors whose sizes change from
 // step to step live in little more memory than they need at once. Blocks are joined when a size is
 // asked for that none of them has: steps whose sizes stay cut and join nothing.
+//
+// A segment has all its memory from the start, or is a stream's range of addresses, which gets
+// memory page by page: where no free block is large enough, the one before a gap grows by what is
+// missing. Without ranges that takes a segment of the whole size, while free ones lie idle.
 #pragma once
 
 #include <atomic>
@@ -36,8 +40,13 @@ struct Allocator::Block {
   Block* next = nullptr;                    // the same, or the next one of a BlockStack
   Segment* segment = nullptr;               // a large one's; null: a small one, by itself
   bool is_alone = false;                    // never cut, in a segment for itself
-  bool is_joined = false;                   // free, and one with its free neighbours
-  Block* left = nullptr;                    // neighbours in the segment
+  enum State : uint8_t {
+    taken,
+    fresh,   // free, not joined yet
+    joined,  // free, and one with its free neighbours
+    gap,     // a part of a range that has no memory
+  } state = taken;
+  Block* left = nullptr;  // neighbours in the segment
   Block* right = nullptr;
 };
 
@@ -65,6 +74,8 @@ struct Segment {
   size_t capacity = 0;
   Allocator::Block* first = nullptr;
   size_t live = 0;  // blocks of tensors in it
+  size_t page = 0;  // of a range; 0: all of it has memory
+  Stream stream;    // of a range
 };
 
 /// Not safe by itself: its allocator locks.
@@ -73,7 +84,8 @@ class SegmentPool {
   using Block = Allocator::Block;
   /// Whether what an event stands for is done.
   using IsDone = std::function<bool(const std::shared_ptr<void>& event)>;
-  using GiveBack = std::function<void(void* data, size_t capacity)>;
+  /// `is_part`: of a range.
+  using GiveBack = std::function<void(void* data, size_t capacity, bool is_part)>;
 
   static constexpr size_t kGranule = 512;  // bytes that blocks are multiples of
 
@@ -84,15 +96,34 @@ class SegmentPool {
   Block* take(size_t capacity, Stream stream, bool alone, bool may_wait, const IsDone& is_done);
   /// The block that a new segment is at first.
   Block* add(void* data, size_t capacity, Stream stream, bool alone);
-  /// Frees a block that take() or add() gave.
+  /// Frees a block that take(), add() or grow() gave.
   void put(Block* block) noexcept;
 
-  /// Gives segments without tensors back, the oldest first, until `bytes` of them are.
-  void give_back(size_t bytes, const IsDone& is_done, const GiveBack& give);
+  bool has_range(Stream stream) const { return ranges_.contains(stream.id); }
+  size_t ranges() const { return ranges_.size(); }
+  void add_range(void* data, size_t capacity, size_t page, Stream stream);
+  /// What a range lacks for a block.
+  struct Growth {
+    Block* gap = nullptr;
+    size_t bytes = 0;       // from the gap's begin; 0: the range is too small
+    size_t from_right = 0;  // bytes of the block behind the gap; of the one before it all
+    /// The first bytes of a free block that become a part of the one that grows.
+    size_t takes(const Block* block) const;
+  };
+  /// The smallest growth that makes a block of so many bytes, behind a take() in vain.
+  Growth growth_for(size_t capacity, Stream stream) const;
+  /// The block, once the growth has memory.
+  Block* grow(const Growth& growth, size_t capacity);
+
+  enum class Idle { shared, all };  // `shared`: only segments whose blocks are not alone
+  /// Gives segments without tensors back, the oldest first, then free pages of ranges, until
+  /// `bytes` of them are; none that a growth to come takes.
+  void give_back(size_t bytes, Idle idle, const Growth& coming, const IsDone& is_done,
+                 const GiveBack& give);
 
   size_t free_bytes() const { return free_bytes_; }
-  /// Of them in segments that hold no tensor: what give_back() can give.
-  size_t idle_bytes() const { return idle_bytes_; }
+  /// Of them what give_back() can give.
+  size_t idle_bytes() const;
 
  private:
   struct Size {
@@ -123,13 +154,18 @@ class SegmentPool {
   /// Makes two neighbours one: the first of them.
   static void join(Block* left);
   void count_live(Segment& segment, int change);
+  /// Takes a range's free pages until `bytes` are given; returns how many were.
+  size_t give_back_pages(Segment& range, size_t bytes, const Growth& coming, const GiveBack& give);
 
   std::list<Segment> segments_;                             // the newest first
+  std::list<Segment> range_segments_;                       // as they came
+  std::unordered_map<int32_t, Segment*> ranges_;            // of these, by stream
   std::unordered_map<Size, BlockStack, HashOfSize> fresh_;  // not joined yet
   BlockStack unsorted_;  // nor these, for which the table above could not grow
   std::map<Place, Block*> joined_;
   std::unordered_set<Block*> used_;  // of these, those with uses when they were last asked
-  size_t free_bytes_ = 0, idle_bytes_ = 0;
+  size_t free_bytes_ = 0;
+  size_t idle_bytes_ = 0;  // in segments that hold no tensor
 };
 
 }  // namespace brim

@@ -25,6 +25,41 @@ class AllocatorTest : public ::testing::Test {
 
   Tensor bytes(int64_t n) { return Tensor::empty({n}, u8, Device::cpu()); }
   int64_t live() { return a_.stats().live - base_.live; }
+  /// A stream that finds all ranges of addresses taken by others.
+  static Stream with_segments() {
+    for (int i = 0; i < 4; ++i) {
+      const StreamGuard guard(Stream::create(Device::cpu()));
+      (void)Tensor::empty({1 << 20}, u8, Device::cpu());
+    }
+    Allocator::of(Device::cpu()).release_cached();
+    return Stream::create(Device::cpu());
+  }
+  static constexpr int64_t kPage = 64 << 10;  // the largest that systems have
+
+  void check_changing_sizes() {
+    // As the training of a transformer: layers' outputs, freed in the opposite order while
+    // gradients are made, with another batch and another length in each step.
+    a_.release_cached();
+    a_.reset_peak();
+    std::mt19937 random(1);
+    const int64_t before = a_.stats().system_allocations;
+    for (int step = 0; step < 2000; ++step) {
+      const auto batch = static_cast<int64_t>(1 + random() % 16);
+      const auto length = static_cast<int64_t>(16 + random() % 112);
+      const int64_t size = batch * length * 512;
+      std::vector<Tensor> kept;
+      for (int layer = 0; layer < 6; ++layer) {
+        for (const int64_t wide : {1, 3, 1, 1, 4, 4, 1}) kept.push_back(bytes(wide * size));
+        const Tensor scores = bytes(batch * length * length * 16);
+        kept.push_back(bytes(scores.numel()));
+      }
+      for (Tensor gradient; !kept.empty(); kept.pop_back()) gradient = bytes(kept.back().numel());
+    }
+    const MemoryStats stats = a_.stats();
+    EXPECT_LE(static_cast<double>(stats.peak_reserved),
+              1.15 * static_cast<double>(stats.peak_live));
+    EXPECT_LE(stats.system_allocations - before, 2000);
+  }
 
   Allocator& a_ = Allocator::of(Device::cpu());
   MemoryStats base_;
@@ -90,21 +125,73 @@ TEST_F(AllocatorTest, LargeBlocksAreCutAndJoined) {
   EXPECT_EQ(a_.stats().system_allocations, before);
 }
 
-TEST_F(AllocatorTest, OnlyWhatIsIdleCanBeReturned) {
+TEST_F(AllocatorTest, IdlePagesBesideTensorsAreReturned) {
+  { const Tensor x = bytes(8 << 20); }
+  EXPECT_EQ(a_.stats().idle, a_.stats().cached);
+  Tensor kept = bytes(1 << 20);
+  kept.fill_(7);
+  EXPECT_GE(a_.stats().cached, 7 << 20);
+  EXPECT_GE(a_.stats().idle, 7 << 20);
+  a_.release_cached();
+  EXPECT_LT(a_.stats().cached, kPage);
+  EXPECT_EQ(a_.stats().idle, 0);
+  EXPECT_EQ(kept.to_vector<uint8_t>(), std::vector<uint8_t>(1 << 20, 7));
+  kept = Tensor();
+  a_.release_cached();
+  EXPECT_EQ(a_.stats().cached, 0);
+}
+
+TEST_F(AllocatorTest, SegmentsAreReturnedWhole) {
+  const StreamGuard guard(with_segments());
   Tensor kept;
   {
     const Tensor x = bytes(8 << 20);
-    EXPECT_EQ(a_.stats().idle, 0);
+    EXPECT_EQ(a_.stats().idle, base_.idle);
   }
-  EXPECT_EQ(a_.stats().idle, a_.stats().cached);
+  EXPECT_EQ(a_.stats().idle, base_.idle + (8 << 20));
   kept = bytes(1 << 20);
   EXPECT_GE(a_.stats().cached, 7 << 20);
-  EXPECT_EQ(a_.stats().idle, 0);
+  EXPECT_EQ(a_.stats().idle, base_.idle);
   a_.release_cached();
   EXPECT_GE(a_.stats().cached, 7 << 20);  // beside what is kept
   kept = Tensor();
   a_.release_cached();
   EXPECT_EQ(a_.stats().cached, 0);
+}
+
+TEST_F(AllocatorTest, ABlockGrowsByWhatItLacks) {
+  const void* first = nullptr;
+  {
+    const Tensor x = bytes(8 << 20);
+    first = x.raw();
+  }
+  const Tensor y = bytes(9 << 20);
+  EXPECT_EQ(y.raw(), first);
+  EXPECT_LT(a_.stats().peak_reserved, base_.live + base_.cached + (9 << 20) + kPage);
+}
+
+TEST_F(AllocatorTest, PagesMoveToWhereTheyAreNeeded) {
+  const void* hole = nullptr;
+  Tensor between;
+  {
+    const Tensor x = bytes(8 << 20);
+    hole = x.raw();
+    between = bytes(1 << 20);
+    between.fill_(7);
+  }
+  {
+    Tensor y = bytes(12 << 20);  // does not fit before what lies between
+    EXPECT_GT(y.raw(), between.raw());
+    y.fill_(1);
+    const MemoryStats stats = a_.stats();
+    EXPECT_LE(static_cast<double>(stats.peak_reserved),
+              1.13 * static_cast<double>(stats.peak_live));
+    Tensor z = bytes(8 << 20);  // where there are addresses
+    EXPECT_EQ(z.raw(), hole);
+    z.fill_(2);
+    EXPECT_EQ(y.to_vector<uint8_t>(), std::vector<uint8_t>(12 << 20, 1));
+  }
+  EXPECT_EQ(between.to_vector<uint8_t>(), std::vector<uint8_t>(1 << 20, 7));
 }
 
 TEST_F(AllocatorTest, WhatIsAloneIsNeverCut) {
@@ -124,27 +211,11 @@ TEST_F(AllocatorTest, WhatIsAloneIsNeverCut) {
 }
 
 TEST_F(AllocatorTest, ChangingSizesHoldLittleMoreThanTheyNeed) {
-  // As the training of a transformer: layers' outputs, freed in the opposite order while gradients
-  // are made, with another batch and another length in each step.
-  a_.release_cached();
-  a_.reset_peak();
-  std::mt19937 random(1);
-  const int64_t before = a_.stats().system_allocations;
-  for (int step = 0; step < 2000; ++step) {
-    const auto batch = static_cast<int64_t>(1 + random() % 16);
-    const auto length = static_cast<int64_t>(16 + random() % 112);
-    const int64_t size = batch * length * 512;
-    std::vector<Tensor> kept;
-    for (int layer = 0; layer < 6; ++layer) {
-      for (const int64_t wide : {1, 3, 1, 1, 4, 4, 1}) kept.push_back(bytes(wide * size));
-      const Tensor scores = bytes(batch * length * length * 16);
-      kept.push_back(bytes(scores.numel()));
-    }
-    for (Tensor gradient; !kept.empty(); kept.pop_back()) gradient = bytes(kept.back().numel());
+  for (const bool has_range : {true, false}) {
+    const StreamGuard guard(has_range ? Stream::current(Device::cpu()) : with_segments());
+    SCOPED_TRACE(has_range ? "range" : "segments");
+    check_changing_sizes();
   }
-  const MemoryStats stats = a_.stats();
-  EXPECT_LE(static_cast<double>(stats.peak_reserved), 1.15 * static_cast<double>(stats.peak_live));
-  EXPECT_LE(stats.system_allocations - before, 2000);
 }
 
 TEST_F(AllocatorTest, PeakAndReset) {

@@ -49,6 +49,20 @@ class SimRuntime final : public Runtime {
     Devices::all().memory(device).deallocate(data, bytes);
   }
 
+  size_t page(int) override { return AddressSpace::kPage; }
+  void* reserve(int device, size_t bytes) override {
+    cpu::check_isa();
+    return Devices::all().memory(device).reserve(bytes);
+  }
+  bool commit(int device, void* data, size_t bytes) override {
+    return Devices::all().memory(device).commit(data, bytes);
+  }
+  void decommit(int device, void* data, size_t bytes) noexcept override {
+    Devices::all().drain(device);
+    if (backend::StreamChecker* checker = Devices::all().checker()) checker->forget(data, bytes);
+    Devices::all().memory(device).decommit(data, bytes);
+  }
+
   void check_reuse(const void* data, size_t bytes, Stream stream) override {
     if (backend::StreamChecker* checker = Devices::all().checker())
       checker->reuse(Devices::all().stream(stream).number(), data, bytes);

@@ -203,6 +203,41 @@ TEST_F(SimChecker, MemoryThatWasUsedIsJoinedOnceThatIsDone) {
   EXPECT_EQ(memory.stats().system_allocations, before + 1);
 }
 
+// Sizes that change wait for nothing: what a stream freed is its own, in whatever pieces.
+TEST_F(SimChecker, MemoryGrowsBehindWorkThatIsQueued) {
+  Allocator& memory = Allocator::of(device_);
+  memory.release_cached();
+  const Tensor much = Tensor::empty({128 << 20}, u8, device_);  // beside it nothing is given back
+  const int64_t live = memory.stats().live, cached = memory.stats().cached;
+  memory.reset_peak();
+  const StreamGuard guard(main_);
+  Tensor last;
+  {
+    Gate gate(main_);
+    for (int64_t n = 1 << 20; n <= 4 << 20; n += 300 << 10) {
+      last = {};
+      last = full({n}, 3, {.device = device_}) + 1;
+    }
+  }
+  EXPECT_EQ(last.to_vector<float>(), std::vector<float>(static_cast<size_t>(last.numel()), 4));
+  EXPECT_LT(memory.stats().peak_reserved - live - cached,
+            static_cast<int64_t>(1.15 * 8) * last.numel() + (1 << 20));
+}
+
+TEST_F(SimChecker, PagesThatAreStillUsedAreWaitedFor) {
+  Allocator& memory = Allocator::of(device_);
+  memory.release_cached();
+  memory.reset_peak();
+  Tensor x = ones({2 << 20}, {.device = device_});
+  const Tensor between = full({1 << 18}, 7, {.device = device_});
+  const Tensor y = sum(x * 2);
+  x = {};
+  const Tensor more = full({3 << 20}, 5, {.device = device_});  // takes the pages of x
+  EXPECT_EQ(y.to_vector<float>(), std::vector<float>(1, 4 << 20));
+  EXPECT_EQ(between.to_vector<float>(), std::vector<float>(1 << 18, 7));
+  EXPECT_EQ(more.to_vector<float>(), std::vector<float>(3 << 20, 5));
+}
+
 TEST_F(SimChecker, ReuseOfAPartOfJoinedMemoryIsSeen) {
   constexpr int64_t kHalf = 1 << 20;  // floats
   Allocator::of(device_).release_cached();

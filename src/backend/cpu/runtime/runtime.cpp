@@ -2,6 +2,7 @@
 #include "core/runtime.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +25,8 @@ constexpr size_t kHugePage = size_t{2} << 20;
 [[maybe_unused]] constexpr size_t kPart = 2 * kHugePage;  // that a thread touches at a time
 
 using cpu::check_isa;
+
+uintptr_t round_up(uintptr_t value, size_t to) { return (value + to - 1) / to * to; }
 
 class CpuRuntime final : public Runtime {
  public:
@@ -54,8 +57,7 @@ class CpuRuntime final : public Runtime {
   /// By several threads, as kernels would. Linux 5.14 or newer.
   void touch([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) override {
 #ifdef MADV_POPULATE_WRITE
-    static const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    const auto from = reinterpret_cast<uintptr_t>(data) / page * page;
+    const auto from = reinterpret_cast<uintptr_t>(data) / page(0) * page(0);
     const auto until = reinterpret_cast<uintptr_t>(data) + bytes;
     const auto parts = static_cast<int64_t>((until - from + kPart - 1) / kPart);
     cpu::parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
@@ -66,6 +68,31 @@ class CpuRuntime final : public Runtime {
 #endif
   }
   void deallocate(int, void* data, size_t) noexcept override { std::free(data); }
+
+  size_t page(int) override {
+    static const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    return page;
+  }
+  void* reserve(int, size_t bytes) override {
+    check_isa();
+    rlimit limit{};
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY) return nullptr;
+    void* at = mmap(nullptr, bytes + kHugePage, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) return nullptr;
+    at = reinterpret_cast<void*>(round_up(reinterpret_cast<uintptr_t>(at), kHugePage));
+    madvise(at, bytes, MADV_HUGEPAGE);  // a hint: failing is harmless
+    return at;
+  }
+  bool commit(int, void* data, size_t bytes) override {
+    // In whole huge pages: the system fills them when they are touched.
+    const auto from = reinterpret_cast<uintptr_t>(data) / kHugePage * kHugePage;
+    const auto until = round_up(reinterpret_cast<uintptr_t>(data) + bytes, kHugePage);
+    return mprotect(reinterpret_cast<void*>(from), until - from, PROT_READ | PROT_WRITE) == 0;
+  }
+  void decommit(int, void* data, size_t bytes) noexcept override {
+    madvise(data, bytes, MADV_DONTNEED);
+  }
 
   void copy(void* to, Device, const void* from, Device, size_t bytes, Stream) override {
     if (bytes) std::memcpy(to, from, bytes);
