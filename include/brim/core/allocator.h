@@ -1,7 +1,7 @@
 // Memory of one device, cached: a freed block serves the next request of its size class; from 8 KiB
-// on it is cut to what is asked for, and joined with free neighbours. So a training loop whose
-// tensors keep their sizes stops asking the system for memory after its first step, and one whose
-// sizes change holds little more than its tensors take at most.
+// on it is cut to what is asked for, joined with free neighbours, and grows by what it lacks. So a
+// training loop whose tensors keep their sizes stops asking the system for memory after its first
+// step, and one whose sizes change holds little more than its tensors take at most.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +47,8 @@ class Allocator {
 
   /// Limits live + cached bytes; 0 lifts the limit.
   void set_limit(int64_t bytes);
-  /// Returns cached memory to the system, but for what lies beside tensors in one of its blocks.
+  /// Returns cached memory to the system, but for what lies beside tensors in one of its pages, or
+  /// blocks where a device gives memory only by the block.
   void release_cached();
   MemoryStats stats() const;  ///< what this device's allocator holds now, in bytes
   void reset_peak();          ///< the peak begins again at what is live now

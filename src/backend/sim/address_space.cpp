@@ -14,7 +14,6 @@ namespace {
 constexpr size_t kGranule = 256;
 constexpr size_t kStep = size_t{4} << 20;        // usable memory grows by this much
 constexpr size_t kGiveBack = size_t{256} << 10;  // freed ranges from here on return to the system
-constexpr size_t kPage = AddressSpace::kPage;
 constexpr size_t kRanges = 4;
 constexpr size_t kMaxOfRange = size_t{1} << 40;
 
