@@ -96,10 +96,9 @@ struct Allocator::State {
   SegmentPool::IsDone asks_device() const {
     return [this](const std::shared_ptr<void>& event) { return is_done(event); };
   }
-  void give_back_idle(size_t bytes, SegmentPool::Idle idle = SegmentPool::Idle::all,
-                      const SegmentPool::Growth& coming = {}) {
+  void give_back_idle(size_t bytes, const SegmentPool::Growth& coming = {}) {
     large.give_back(
-        bytes, idle, coming, asks_device(),
+        bytes, coming, asks_device(),
         [this](void* data, size_t capacity, bool is_part) { deallocate(data, capacity, is_part); });
   }
   void release_cached() {
@@ -119,11 +118,9 @@ struct Allocator::State {
     const SegmentPool::Growth growth =
         alone ? SegmentPool::Growth() : large.growth_for(capacity, stream);
     const int64_t coming = growth.gap ? static_cast<int64_t>(growth.bytes) : more;
-    if (!alone && !growth.gap)  // each is too small; the new one serves what they did
-      give_back_idle(SIZE_MAX, SegmentPool::Idle::shared);
     const int64_t reserved = stats.live + stats.cached + coming;
     if (const int64_t allowed = most_live + most_live / kSlack; reserved > allowed)
-      give_back_idle(static_cast<size_t>(reserved - allowed), SegmentPool::Idle::all, growth);
+      give_back_idle(static_cast<size_t>(reserved - allowed), growth);
   }
   /// Reserves addresses where the device and the stream have none yet.
   void reserve(Stream stream) {

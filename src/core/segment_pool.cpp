@@ -152,13 +152,13 @@ void SegmentPool::join_all(const IsDone& is_done) {
   fresh_.clear();
 }
 
-void SegmentPool::give_back(size_t bytes, Idle idle, const Growth& coming, const IsDone& is_done,
+void SegmentPool::give_back(size_t bytes, const Growth& coming, const IsDone& is_done,
                             const GiveBack& give) {
   join_all(is_done);
   size_t given = 0;
   for (auto at = segments_.end(); at != segments_.begin() && given < bytes;) {
     --at;
-    if (at->live > 0 || (idle == Idle::shared && at->first->is_alone)) continue;
+    if (at->live > 0) continue;
     for (Block* block = at->first; block;) {
       remove(block);
       delete std::exchange(block, block->right);
@@ -169,9 +169,8 @@ void SegmentPool::give_back(size_t bytes, Idle idle, const Growth& coming, const
     give(at->data, at->capacity, /*is_part=*/false);
     at = segments_.erase(at);
   }
-  if (idle == Idle::all)
-    for (Segment& range : range_segments_)
-      if (given < bytes) given += give_back_pages(range, bytes - given, coming, give);
+  for (Segment& range : range_segments_)
+    if (given < bytes) given += give_back_pages(range, bytes - given, coming, give);
 }
 
 }  // namespace brim

@@ -115,11 +115,9 @@ class SegmentPool {
   /// The block, once the growth has memory.
   Block* grow(const Growth& growth, size_t capacity);
 
-  enum class Idle { shared, all };  // `shared`: only segments whose blocks are not alone
   /// Gives segments without tensors back, the oldest first, then free pages of ranges, until
   /// `bytes` of them are; none that a growth to come takes.
-  void give_back(size_t bytes, Idle idle, const Growth& coming, const IsDone& is_done,
-                 const GiveBack& give);
+  void give_back(size_t bytes, const Growth& coming, const IsDone& is_done, const GiveBack& give);
 
   size_t free_bytes() const { return free_bytes_; }
   /// Of them what give_back() can give.
