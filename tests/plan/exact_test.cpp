@@ -130,6 +130,19 @@ TEST(ExactPasses, SumGradientsOfLinearLayersAlike) {
         }
 }
 
+/// Rows of 16 bits have a kernel of their own, and ends that are no vector.
+TEST(ExactPasses, KeepLayerNormsOf16Bits) {
+  manual_seed(3);
+  for (const DType dtype : {f16, bf16})
+    for (const int64_t n : {17, 31, 48, 63, 1000}) {
+      const Tensor x = randn({500, n}, {.dtype = dtype}), r = randn({500, n}, {.dtype = dtype});
+      const Tensor w = randn({n}, {.dtype = dtype}), b = randn({n}, {.dtype = dtype});
+      const auto body = [&](const Tensor& in) { return layer_norm(in + r, {n}, w, b); };
+      auto step = compile(body, {.passes = "exact"});
+      EXPECT_EQ(max(abs(step(x) - body(x))).item(), 0) << n << " " << name(dtype);
+    }
+}
+
 TEST(ExactPasses, AreAGroupAmongTheNames) {
   const PassSelection exact(kExactPasses), more("exact,softmax_cross_entropy"), others("-exact");
   EXPECT_TRUE(exact.contains(kMemoryPass));

@@ -69,7 +69,7 @@ void normalise_narrow_row(const W* x, const float* w, const float* b, W* y, floa
   int64_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) store_two(d, vector(i), vector(i + lanes), y + i);
   for (; i < n; ++i)
-    y[i] = W((static_cast<float>(x[i]) - mean) * scale * (w ? w[i] : 1.0f) + (b ? b[i] : 0.0f));
+    y[i] = W(mul_add((static_cast<float>(x[i]) - mean) * scale, w ? w[i] : 1.0f, b ? b[i] : 0.0f));
 }
 #endif
 

@@ -181,7 +181,7 @@ void normalise_narrow_run(const W* x, int64_t n, const Affine<float>& f, W* y) {
                           HWY_ATTR { return hn::MulAdd(hn::Sub(load(d, x + i), mean), a, shift); };
   int64_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) store_two(d, vector(i), vector(i + lanes), y + i);
-  for (; i < n; ++i) y[i] = W((static_cast<float>(x[i]) - f.mean) * f.a + f.shift);
+  for (; i < n; ++i) y[i] = W(mul_add(static_cast<float>(x[i]) - f.mean, f.a, f.shift));
 }
 #endif
 

@@ -64,6 +64,13 @@ HWY_INLINE T sum_run(int64_t n, const VecTerm& vec_term, const Term& term) {
   return sum;
 }
 
+/// a b + c with the rounding that vectors have, which a compiler may or may not give a formula.
+template <class T>
+HWY_INLINE T mul_add(T a, T b, T c) {
+  const hn::CappedTag<T, 1> d;
+  return hn::GetLane(hn::MulAdd(hn::Set(d, a), hn::Set(d, b), hn::Set(d, c)));
+}
+
 /// Of n values, at most kRun, by their distances to `centre`.
 template <class T, class W>
 HWY_INLINE Moments moments_about(T centre, const W* x, int64_t n) {
@@ -84,7 +91,7 @@ HWY_INLINE Moments moments_about(T centre, const W* x, int64_t n) {
   for (; i < n; ++i) {
     const T e = static_cast<T>(x[i]) - centre;
     sum += e;
-    squares += e * e;
+    squares = mul_add(e, e, squares);
   }
   return Moments::about(centre, sum, squares, static_cast<double>(n));
 }
