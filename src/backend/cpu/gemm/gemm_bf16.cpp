@@ -39,6 +39,10 @@ void part_bf16(int64_t m, int64_t n, int64_t k, const Bits& a, const Bits& b, Ta
   const GemmBuffer buffer;
   uint32_t* panel = reinterpret_cast<uint32_t*>(buffer.data());
   uint32_t* tiles = panel + kBf16Depth / 2 * kWidth;
+  // One tile reads each panel once. In place that is slow where rows lie far apart and come from
+  // memory: the CPU does not foresee them.
+  constexpr int64_t kCached = int64_t{128} << 10;  // numbers
+  const bool reads_in_place = m <= kRows && b.col == 1 && (b.row <= kWidth || k * n <= kCached);
   const int64_t blocks = (m + kBlockRows - 1) / kBlockRows;
   const int64_t step = ((m + blocks - 1) / blocks + kRows - 1) / kRows * kRows;
   for (int64_t p = 0; p < k || p == 0; p += kBf16Depth) {
@@ -55,7 +59,7 @@ void part_bf16(int64_t m, int64_t n, int64_t k, const Bits& a, const Bits& b, Ta
         const int64_t columns = std::min(kWidth, n - j);
         const Bits from = part_of(b, p, j);
         tile_rows.ahead = in_place && j == 0 ? depth : 0;
-        if (m <= kRows && b.col == 1) {  // one tile: each of its panels is read once
+        if (reads_in_place) {
           panel_bf16(rows, pairs, tile_rows, PanelInPlace{from.data, b.row, depth}, to.at(i, j),
                      columns);
           continue;

@@ -106,12 +106,15 @@ struct PackedPanel {
 
 /// A panel of B that is read in place, whose rows are contiguous.
 struct PanelInPlace {
+  static constexpr int64_t kAhead = 32;  // rows, which memory needs to bring them
   const uint16_t* rows;
   int64_t ld, depth;
 
   HWY_INLINE Vec load(int64_t q, int v, __mmask16 mask) const {
     const uint16_t* first = rows + 2 * q * ld + v * kLanes;
     const bool both = 2 * q + 1 < depth;
+    hwy::Prefetch(first + kAhead * ld);
+    hwy::Prefetch(first + (kAhead + 1) * ld);
     const __m256i low = _mm256_maskz_loadu_epi16(mask, first);
     const __m256i high =
         _mm256_maskz_loadu_epi16(both ? mask : __mmask16{0}, both ? first + ld : first);

@@ -13,7 +13,7 @@ void linear_bf16(const Context& context, const Tensor& x, const Tensor& weight, 
                  Tensor& y, bool relu);
 
 /// Those of dx, dw and db that are defined, all contiguous, from dy, of which nothing passes where
-/// y is not positive, if it is defined.
+/// y <= 0, if it is defined.
 void linear_grad_bf16(const Context& context, const Tensor& x, const Tensor& weight,
                       const Tensor& dy, const Tensor& y, Tensor& dx, Tensor& dw, Tensor& db);
 
