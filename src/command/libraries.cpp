@@ -126,7 +126,8 @@ nlohmann::ordered_json build_versions() {
 #else
   versions["compiler"] = fmt::format("gcc {}", __VERSION__);
 #endif
-  versions["isa"] = cpu::isa();  // of the CPU's kernels: results differ by it in the last bits
+  versions["isa"] =
+      cpu::arithmetic();  // of the CPU's kernels: results differ by it in the last bits
   for (const Library& l : libraries())
     if (l.found) versions[l.name] = l.version;
   return versions;

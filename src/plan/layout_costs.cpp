@@ -62,8 +62,8 @@ std::string machine(Device device) {
   libraries =
       fmt::format("dnnl {}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH);
 #endif
-  return fmt::format("{}; {}; brim {}; {}; {} threads", processor(), cpu::isa(), BRIM_VERSION,
-                     libraries, num_threads());
+  return fmt::format("{}; {}; brim {}; {}; {} threads", processor(), cpu::arithmetic(),
+                     BRIM_VERSION, libraries, num_threads());
 }
 
 std::string text(Pair p) { return fmt::format("{}x{}", p.h, p.w); }

@@ -98,7 +98,7 @@ std::string state_text(const LoopPosition& at, const BestCheckpoint& best, const
                      {"best_loss", std::isfinite(best.score) ? Json(best.score) : Json(nullptr)},
                      {"random_seed", random.seed},
                      {"random_offset", random.offset},
-                     {"isa", cpu::isa()},
+                     {"isa", cpu::arithmetic()},
                      {"objects", std::move(objects)}};
   return json.dump(2) + "\n";
 }
@@ -223,11 +223,11 @@ LoopPosition Checkpoint::Impl::load(const std::string& path) {
   }
   Generator::global().set_state(read_random(json, file));
   const auto isa = json_field<std::string>(json, "isa", file);
-  if (on_cpu && isa != cpu::isa())
+  if (on_cpu && isa != cpu::arithmetic())
     warn(fmt::format(
         "{} was trained with the instruction set {} and goes on with {}: its weights will differ "
         "in the last bits from those of a run that was not stopped",
-        path, printable(isa), cpu::isa()));
+        path, printable(isa), cpu::arithmetic()));
   const bool best_is_there =
       best.steps > 0 &&
       std::ranges::count(list_checkpoints(folder), checkpoint_path(folder, best.steps)) > 0;

@@ -99,6 +99,16 @@ bool has_isa(const std::string& name) {
   return std::find(isas.begin(), isas.end(), name) != isas.end();
 }
 
+std::string arithmetic_of(const Recipe& recipe) {
+  return cpu::arithmetic(recipe.precision == "bf16");
+}
+
+/// How a run that goes on stays with the instruction set that it had, where this CPU has it.
+std::string cure_for(const std::string& isa) {
+  if (isa == cpu::available_isas().front() + "+bf16") return "; to stay with it: no BRIM_CPU_ISA";
+  return has_isa(isa) ? "; to stay with it: BRIM_CPU_ISA=" + isa : "";
+}
+
 /// For messages.
 std::string words(const StepMode& mode) {
   if (!mode.compile) return "TrainOptions::compile=off";
@@ -215,11 +225,12 @@ void Trainer::State::load(const std::string& path) {
     options.warn(fmt::format(
         "{} was trained on {} and goes on on {}; to stay there: TrainOptions::devices={}", path,
         c.devices, names_of(devices), c.devices));
-  else if (computes_on_cpu(devices) && !c.isa.empty() && c.isa != cpu::isa() && options.warn)
+  else if (computes_on_cpu(devices) && !c.isa.empty() && c.isa != arithmetic_of(recipe) &&
+           options.warn)
     options.warn(fmt::format(
         "{} was trained with the instruction set {} and goes on with {}: its weights will differ "
         "in the last bits from those of a run that was not stopped{}",
-        path, c.isa, cpu::isa(), has_isa(c.isa) ? "; to stay with it: BRIM_CPU_ISA=" + c.isa : ""));
+        path, c.isa, arithmetic_of(recipe), cure_for(c.isa)));
   BRIM_CHECK(recipe.epochs >= c.at.epoch + (c.at.batch > 0), ValueError,
              "[resume] {} has {} epochs behind it, more than the {} asked for; to go on, ask for "
              "more than {} (Recipe::epochs)",
@@ -278,7 +289,7 @@ RunState Trainer::State::snapshot() const {
           .samples = train->loader.samples() * world_size(),
           .virtual_ranks = virtual_ranks,
           .devices = names_of(devices),
-          .isa = cpu::isa(),
+          .isa = arithmetic_of(recipe),
           .mode = mode(),
           .classes = train->data.names,
           .columns = train->data.columns,

@@ -81,7 +81,7 @@ TEST_F(Command, TrainWritesOneJsonObject) {
     if (phase != "wall") phases += seconds.get<double>();
   EXPECT_NEAR(phases, r["phases"]["wall"].get<double>(), 1e-9);
   EXPECT_TRUE(r["versions"].contains("brim"));
-  EXPECT_EQ(r["versions"]["isa"], cpu::isa());
+  EXPECT_EQ(r["versions"]["isa"], cpu::arithmetic());
 }
 
 TEST_F(Command, JsonOnStandardOutputIsAlone) {

@@ -13,6 +13,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #endif
 
+#include "backend/cpu/gemm/gemm_bf16.h"
 #include "core/check.h"
 
 namespace brim::cpu {
@@ -86,6 +87,9 @@ const Choice& choice() {
 
 const std::vector<std::string>& available_isas() { return choice().available; }
 const std::string& isa() { return choice().isa; }
+std::string arithmetic(bool with_bf16) {
+  return with_bf16 && multiplies_bf16() ? isa() + "+bf16" : isa();
+}
 const std::string& isa_error() { return choice().error; }
 void check_isa() {
   if (!isa_error().empty()) throw ValueError(isa_error());

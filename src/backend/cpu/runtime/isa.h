@@ -15,6 +15,10 @@ const std::vector<std::string>& available_isas();
 /// The one in use.
 const std::string& isa();
 
+/// What the last bits of results depend on: isa(), with "+bf16" behind it where products of bf16
+/// are the CPU's own and some may be multiplied.
+std::string arithmetic(bool with_bf16 = true);
+
 /// What is wrong with BRIM_CPU_ISA, as a line with the cure; empty where nothing is.
 const std::string& isa_error();
 
