@@ -168,7 +168,11 @@ void CopyFeed::copy(Batch& batch, Slot& slot) {
       if (lane.copies && next.fields.empty() && !next.bytes.defined()) {
         next.first = part.first;
         next.count = part.count;
-        make_room(batch, lane, next);
+        try {
+          make_room(batch, lane, next);
+        } catch (const OutOfMemory&) {  // there may be no next batch
+          next.fields.clear();
+        }
       }
     } else if (pictures_) {
       part.bytes = batch.packed;

@@ -63,10 +63,10 @@ class CopyFeed final : public DeviceFeed {
   Batch* next_of_loader();
   /// Gives `memory` at least `numel` elements, if it has less or somebody else holds it still.
   void make_room(const Lane& lane, Tensor& memory, int64_t numel, DType dtype);
+  /// The same for all that a part of a batch has.
+  void make_room(const Batch& batch, const Lane& lane, Part& part);
   /// Elements to have memory for, where the part of a batch has `numel`.
   int64_t capacity_for(int64_t numel, const Part& part) const;
-  /// As above, for all that a part of a batch has.
-  void make_room(const Batch& batch, const Lane& lane, Part& part);
   /// Queues the copy of a batch to a slot.
   void copy(Batch& batch, Slot& slot);
   void copy(const Batch& batch, const Lane& lane, Part& part);
