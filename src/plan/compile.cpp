@@ -212,20 +212,24 @@ struct Compiler::State {
     last.program.memory_policy = options.memory_policy;
     last.program.reserve = reserve;
     last.program.host_limit = host_limit;
+    last.program.host_refused = host_refused;
     return std::make_unique<Plan>(std::move(last), passes);
   }
 
   /// Whether a plan that is made anew should be tried, where one found too little room.
   bool leave_more_room(const Plan& plan) {
     constexpr int kMax = 6;
-    if (!(plan.wanted_reserve() || plan.lacks_host_memory()) || ++room_was_missed > kMax)
-      return false;
     if (plan.lacks_host_memory()) {
-      const int64_t wanted = static_cast<int64_t>(plan.host_memory().bytes);
-      host_limit = room_was_missed < kMax / 2 ? wanted / 2 : 0;
-      warn(fmt::format("[compile] the host has no {:.1f} MiB to pin; the step moves less there",
-                       static_cast<double>(wanted) / (1 << 20)));
+      constexpr int kHostMax = 8;
+      if (++host_was_missed > kHostMax) return false;
+      const auto wanted = static_cast<int64_t>(plan.host_memory().bytes);
+      host_refused = std::min(host_refused, wanted);
+      host_limit = host_was_missed < kHostMax ? std::min(host_limit, wanted - wanted / 8) : 0;
+      if (host_was_missed == 1)
+        warn(fmt::format("[compile] the host has no {:.1f} MiB to pin; the step moves less there",
+                         static_cast<double>(wanted) / (1 << 20)));
     } else {
+      if (!plan.wanted_reserve() || ++room_was_missed > kMax) return false;
       reserve = std::max(reserve, *plan.wanted_reserve());
     }
     std::erase_if(entries, [&](const Entry& e) { return e.plan.get() == &plan; });
@@ -276,8 +280,10 @@ struct Compiler::State {
   CompileOptions options;
   PassSelection passes;
   std::vector<Entry> entries;
-  int64_t reserve = 0;  // Program::reserve
-  int64_t host_limit = std::numeric_limits<int64_t>::max();
+  int64_t reserve = 0;                                         // Program::reserve
+  int64_t host_limit = std::numeric_limits<int64_t>::max();    // Program::host_limit
+  int64_t host_refused = std::numeric_limits<int64_t>::max();  // Program::host_refused
+  int host_was_missed = 0;
   int room_was_missed = 0;
   static constexpr int64_t kOften = 8;
   int64_t outdated = 0;  // plans that were dropped

@@ -3,8 +3,8 @@
 
 #include <brim/plan/memory_fit.h>
 
+#include <optional>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "plan/fit.h"

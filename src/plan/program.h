@@ -71,6 +71,7 @@ struct Program {
   int64_t reserve = 0;
   /// Bytes of the host that may be pinned for it: fewer where the system had no more.
   int64_t host_limit = std::numeric_limits<int64_t>::max();
+  int64_t host_refused = std::numeric_limits<int64_t>::max();  ///< what it did not pin
   /// How the step was fitted into the memory that there is; empty where it fits as it is.
   std::optional<MemoryFit> fitted;
   /// Kept of the host's room for what is moved there, until the plan has taken it.

@@ -42,21 +42,20 @@ OutOfMemory with_more(const OutOfMemory& e, const std::string& what) {
   return {fmt::format("{}; {}", e.what(), what), e.requested, e.free, e.cached};
 }
 
-std::string does_not_fit(const MemoryFit& fit, bool by_vdnn, int64_t host_limit) {
+std::string does_not_fit(const MemoryFit& fit, bool by_vdnn, int64_t host_refused) {
   const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   if (fit.host_is_short)
     return fmt::format(
-        "the rules of vDNN move {:.1f} MiB to the host, more than its limit leaves; "
-        "raise that, or choose another memory policy",
-        mib(fit.host));
+        "the rules of vDNN move {:.1f} MiB to the host, more than {}; choose another memory policy",
+        mib(fit.host), fit.host >= host_refused ? "it pins" : "its limit leaves: raise that");
   return fmt::format(
       "{}, the step's temporaries need about {:.1f} MiB, and have {:.1f}, beside "
       "what its kernels ask for{}{}",
       by_vdnn ? "moved by the rules of vDNN" : "even with all moved or computed again that can be",
       mib(fit.least), mib(fit.room),
-      host_limit == std::numeric_limits<int64_t>::max()
+      host_refused == std::numeric_limits<int64_t>::max()
           ? ""
-          : fmt::format("; the host did not pin more than {:.1f} MiB", mib(host_limit)),
+          : fmt::format("; the host did not pin {:.1f} MiB", mib(host_refused)),
       fit.seconds_rounded > 0
           ? fmt::format("; with some rounded to bf16 meanwhile (the pass +round_activations) they "
                         "fit, {:.1f} % slower",
@@ -80,7 +79,7 @@ void Plan::take_arena() {
   } catch (const OutOfMemory& e) {
     if (!program_.fitted || program_.fitted->fits) throw;
     throw with_more(
-        e, does_not_fit(*program_.fitted, is_vdnn(program_.memory_policy), program_.host_limit));
+        e, does_not_fit(*program_.fitted, is_vdnn(program_.memory_policy), program_.host_refused));
   }
   bind(memory_, *arena_);
 }

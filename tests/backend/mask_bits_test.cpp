@@ -13,7 +13,9 @@ namespace {
 
 TEST(MaskBits, AreWhatPassesAGradientOn) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), inf = INFINITY;
-  for (const Device device : {Device::cpu(), Device::sim(0)})
+  std::vector<Device> devices{Device::cpu(), Device::sim(0)};
+  if (Device::count(DeviceKind::cuda) > 0) devices.push_back(Device::cuda());
+  for (const Device device : devices)
     for (const DType dtype : {f32, f64, f16, bf16})
       for (const int64_t n : {0, 1, 7, 8, 9, 1000, 70001}) {
         std::vector<double> values(static_cast<size_t>(n));

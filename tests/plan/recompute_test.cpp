@@ -1,10 +1,14 @@
 // recompute makes results of normalisations twice where that lowers the peak, and changes no bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include <brim/brim.h>
 
+#include "backend/options/norm_params.h"
+#include "plan/fit_model.h"
+#include "plan/fit_rewriting.h"
 #include "plan/memory.h"
 #include "plan/pass.h"
 #include "plan/recorder.h"
@@ -139,6 +143,46 @@ TEST(Recompute, NotWhereAnotherPeakIsAsHigh) {
     }
   }
   EXPECT_EQ(before, after);
+}
+
+/// What brim's own kernel makes again it has to make in the first place, as long as it does.
+TEST(Recompute, HasBlocksMadeByTheKernelThatCanRepeatThem) {
+  manual_seed(9);
+  const Tensor weight = (randn({16, 16, 3, 3}) * 0.1).set_requires_grad();
+  const Tensor scale = randn({16}).set_requires_grad(), shift = randn({16}).set_requires_grad();
+  const Tensor x = randn({4, 16, 32, 32});
+  const plan::Step step = [&](std::span<const Tensor> in) {
+    Tensor y = in[0];
+    for (int i = 0; i < 3; ++i)
+      y = relu(batch_norm(conv2d(y, weight, {}, {.padding = 1}), scale, shift, {}, {},
+                          {.training = true}) +
+               y);
+    const Tensor loss = mean(square(y));
+    loss.backward();
+    return std::vector<Tensor>{loss.detach()};
+  };
+  plan::Program program = plan::record(step, {&x, 1}, false).program;
+  (void)plan::run_pass("batch_norm_relu,batch_norm_relu_grad", program);
+  program.may_recompute = true;
+  const auto repeatable = [&] {
+    return std::ranges::count_if(program.launches, [](const auto& launch) {
+      const auto* params = launch->template option<backend::BatchNormParams>();
+      return plan::is(*launch, "batch_norm_relu") && params->repeatable;
+    });
+  };
+  const plan::FitModel model(program);
+  plan::Solution solution{.choices = {}, .schedule = {}};
+  for (const plan::Activation& a : model.problem().activations)
+    solution.choices.push_back(a.recompute != plan::kImpossible && !a.made_of.empty() &&
+                                       a.first_after > a.last_before + 1
+                                   ? plan::Choice::recompute
+                                   : plan::Choice::keep);
+  solution.schedule = plan::schedule(model.problem(), solution.choices);
+  EXPECT_EQ(repeatable(), 0);
+  plan::FitRewriting rewriting(program, model, solution);
+  EXPECT_GE(repeatable(), 2);
+  rewriting.take_back();
+  EXPECT_EQ(repeatable(), 0);
 }
 
 }  // namespace

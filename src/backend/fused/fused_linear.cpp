@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/fused/mask_bits.h"
 #include "backend/has_kernel.h"
 #include "backend/rewrite.h"
 
@@ -34,6 +35,7 @@ double step_operations(const Tensor& x, const Tensor& weight, const Tensor&, con
 
 const LinearKernel relu_kernel("linear_relu", {.operands = "x, weight, bias, y"},
                                &linear_operations);
+[[maybe_unused]] const bool masked = register_mask_operand("linear_grad", "y");
 const LinearGradKernel grad_kernel("linear_grad",
                                    {.operands = "x, weight, dy, y, dx, dweight, dbias"},
                                    &grad_operations);

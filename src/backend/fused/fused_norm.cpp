@@ -3,6 +3,7 @@
 
 #include <brim/formula/formula.h>
 
+#include "backend/fused/mask_bits.h"
 #include "backend/rewrite.h"
 #include "core/same_elements.h"
 
@@ -18,6 +19,7 @@ const BatchNormReluGrad grad_kernel(
     "batch_norm_relu_grad",
     {.operands = "dy, x, weight, bias, mean, scale, y, dx, dweight, dbias, dresidual",
      .activations = "dy, x, y, dx, dresidual"});
+[[maybe_unused]] const bool masked = register_mask_operand("batch_norm_relu_grad", "y");
 const BatchNormAgain again_kernel("batch_norm_again",
                                   {.operands = "x, weight, bias, mean, scale, residual, y"});
 

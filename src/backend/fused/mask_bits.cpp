@@ -15,9 +15,6 @@ Names& mask_operands() {
   return names;
 }
 
-const bool registered =
-    register_mask_operand("relu_grad", "s") && register_mask_operand("batch_norm_relu_grad", "y");
-
 }  // namespace
 
 const PackMask& pack_mask_kernel() {

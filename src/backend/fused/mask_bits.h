@@ -1,5 +1,5 @@
 // What is needed of a tensor that is read for its sign alone: a bit for each element. Plans keep
-// that where there is no room for the tensor.
+// that where memory is short.
 #pragma once
 
 #include <string_view>
@@ -19,8 +19,8 @@ constexpr int64_t mask_bytes(int64_t elements) { return (elements + 7) / 8; }
 const PackMask& pack_mask_kernel();
 const UnpackMask& unpack_mask_kernel();
 
-/// Says that the kernel `name` does the same for a 1 in place of each element of `operand` that is
-/// not 0 or less, and for a 0 in place of each other one.
+/// Declares, beside the kernel `name`, that it computes the same from a 1 in place of each element
+/// of `operand` that is not 0 or less, and a 0 in place of each other one.
 bool register_mask_operand(const char* name, const char* operand);
 bool is_mask_operand(const Launch& launch, const Operand& operand);
 

@@ -2,9 +2,15 @@
 #include <brim/ops/unary.h>
 
 #include "autograd/node.h"
+#include "backend/fused/mask_bits.h"
 #include "ops/elementwise.h"
 
 namespace brim {
+namespace {
+
+[[maybe_unused]] const bool masked = backend::register_mask_operand("relu_grad", "s");
+
+}  // namespace
 
 Tensor relu(const Tensor& x) {
   static const ops::UnaryKernel kernel("relu");

@@ -7,6 +7,7 @@
 
 #include <brim/brim.h>
 
+#include "core/pinned_memory.h"
 #include "core/runtime.h"
 #include "message_of.h"
 #include "plan/fitted_training.h"
@@ -86,17 +87,27 @@ TEST_F(CudaMemory, IsFittedWhereTheHostHasNothingToPin) {
   const Device device = Device::cuda();
   const tests::FittedTraining free = tests::train_within(device, 0, "-layout");
   const auto room = static_cast<int64_t>(0.8 * static_cast<double>(free.stats.arena_bytes));
-  const struct Unpinnable {
-    Unpinnable() { setenv("BRIM_EMULATED_PINNED", "65536", 1); }
-    ~Unpinnable() { unsetenv("BRIM_EMULATED_PINNED"); }
-  } unpinnable;
-  const tests::FittedTraining fitted = tests::train_within(device, room, "-layout");
-  ASSERT_TRUE(fitted.fit && fitted.fit->fits);
-  EXPECT_EQ(fitted.stats.host_bytes, 0);
-  EXPECT_EQ(fitted.values, free.values);
-  const std::string error = tests::message_of<OutOfMemory>(
-      [&] { (void)tests::train_within(device, room, "-layout,-recompute"); });
-  EXPECT_NE(error.find("the host did not pin more than"), std::string::npos) << error;
+  const auto fitted = [&](int64_t pinned, const char* passes) {
+    PinnedMemory::of(DeviceKind::cuda).release_cached();
+    const struct Pinned {
+      explicit Pinned(int64_t bytes) {
+        setenv("BRIM_EMULATED_PINNED", std::to_string(bytes).c_str(), 1);
+      }
+      ~Pinned() { unsetenv("BRIM_EMULATED_PINNED"); }
+    } limit(pinned);
+    return tests::train_within(device, room, passes);
+  };
+  const int64_t wanted = fitted(int64_t{1} << 30, "-layout").stats.host_bytes;
+  ASSERT_GT(wanted, 65536);
+  for (const int64_t pinned : {wanted - 4096, int64_t{65536}}) {
+    const tests::FittedTraining some = fitted(pinned, "-layout");
+    ASSERT_TRUE(some.fit && some.fit->fits) << pinned;
+    EXPECT_LE(some.stats.host_bytes, pinned);
+    EXPECT_EQ(some.values, free.values) << pinned;
+  }
+  const std::string error =
+      tests::message_of<OutOfMemory>([&] { (void)fitted(65536, "-layout,-recompute"); });
+  EXPECT_NE(error.find("; the host did not pin "), std::string::npos) << error;
 }
 
 }  // namespace
