@@ -226,7 +226,7 @@ void Trainer::State::load(const std::string& path) {
         "{} was trained on {} and goes on on {}; to stay there: TrainOptions::devices={}", path,
         c.devices, names_of(devices), c.devices));
   else if (computes_on_cpu(devices) && !c.isa.empty() && c.isa != arithmetic_of(recipe) &&
-           options.warn)
+           c.recipe.precision == recipe.precision && options.warn)
     options.warn(fmt::format(
         "{} was trained with the instruction set {} and goes on with {}: its weights will differ "
         "in the last bits from those of a run that was not stopped{}",
