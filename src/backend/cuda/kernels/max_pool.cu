@@ -66,6 +66,7 @@ struct Largest {
 /// dx: the sum of the dy whose windows found their maximum here, first to last.
 template <class T, class At, class Index, int Width>
 struct Scatter {
+  static constexpr int kBlocksAtOnce = sizeof(Index) == 8 ? 2 : 0;  // else it spills registers
   Images<const T, Index> dy;
   Images<const At, Index> indices;
   Images<T, Index> dx;
