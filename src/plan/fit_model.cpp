@@ -16,8 +16,8 @@
 namespace brim::plan {
 namespace {
 
-constexpr int64_t kLeastBytes = 4096;              // bytes worth a thought
-constexpr size_t kLeastPacked = size_t{64} << 10;  // bytes worth two launches
+constexpr int64_t kMinBytes = 4096;              // bytes worth a thought
+constexpr size_t kMinPacked = size_t{64} << 10;  // bytes worth two launches
 
 double seconds_of_copy(const Program& program, const Ref<Storage>& storage, bool to_host) {
   Tensor on_device = as_bytes(storage);
@@ -103,7 +103,7 @@ void FitModel::list_groups() {
   for (size_t b = 0; b < memory.blocks.size(); ++b) {
     const Block& block = memory.blocks[b];
     if (block.in_place_of >= 0) continue;
-    if (const auto bytes = static_cast<int64_t>(block.bytes); bytes < kLeastBytes) {
+    if (const auto bytes = static_cast<int64_t>(block.bytes); bytes < kMinBytes) {
       change[static_cast<size_t>(block.first)] += bytes;
       change[static_cast<size_t>(block.last) + 1] -= bytes;
       continue;
@@ -180,7 +180,7 @@ void FitModel::list_rounding(const Group& group, Activation& a) const {
   const Ref<Storage>& storage = storages_.at(group.storage);
   for (const Operand& o : program_.launches[static_cast<size_t>(group.maker)]->operands())
     if (o.writes && o.tensor->defined() && o.tensor->storage()->bytes() > storage->bytes()) return;
-  if (storage->bytes() < kLeastPacked || dtypes_.at(storage.get()) != DType::f32 ||
+  if (storage->bytes() < kMinPacked || dtypes_.at(storage.get()) != DType::f32 ||
       !backend::has_kernel("copy", program_.device, DType::bf16))
     return;
   std::tie(a.to_bf16, a.from_bf16) = seconds_of_rounding(storage);
@@ -190,7 +190,7 @@ void FitModel::list_rounding(const Group& group, Activation& a) const {
 void FitModel::list_mask(const Group& group, Activation& a) const {
   const Ref<Storage>& storage = storages_.at(group.storage);
   const std::optional<DType> dtype = dtypes_.at(storage.get());
-  if (group.maker < 0 || !dtype || storage->bytes() < kLeastPacked ||
+  if (group.maker < 0 || !dtype || storage->bytes() < kMinPacked ||
       !backend::pack_mask_kernel().exists(program_.device, *dtype))
     return;
   for (int i = a.first_after; i <= group.last; ++i) {
