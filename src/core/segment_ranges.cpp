@@ -144,15 +144,16 @@ size_t SegmentPool::give_back_pages(Segment& range, size_t bytes, const Growth& 
 size_t SegmentPool::idle_bytes() const {
   size_t idle = idle_bytes_;
   for (const Segment& range : range_segments_) {
-    uintptr_t free_from = 0;  // of neighbours that are free
+    uintptr_t free_from = 0;  // of neighbours that are free and of one stream
     for (const Block* block = range.first; block; block = block->right) {
-      const bool is_free = block->state == Block::fresh || block->state == Block::joined;
-      if (is_free && free_from == 0) free_from = begin_of(*block);
-      if (free_from && !(is_free && block->right)) {
-        const uintptr_t end = is_free ? end_of(*block) : begin_of(*block);
-        idle += pages_of(free_from, end, range.page).bytes();
-        free_from = 0;
-      }
+      if (block->state != Block::fresh && block->state != Block::joined) continue;
+      if (free_from == 0) free_from = begin_of(*block);
+      const Block* right = block->right;
+      const bool goes_on = right && right->stream == block->stream &&
+                           (right->state == Block::fresh || right->state == Block::joined);
+      if (goes_on) continue;
+      idle += pages_of(free_from, end_of(*block), range.page).bytes();
+      free_from = 0;
     }
   }
   return idle;
