@@ -3,7 +3,7 @@
 // shrink. JSON: bytes that the device's runtime gave at most, beside the most that tensors held,
 // and seconds a step.
 //
-//   build/bench/changing_shapes_bench [STEPS] [DEVICE]
+//   build/bench/changing_shapes_bench [STEPS] [DEVICE] [PART OF A NAME]
 #include <brim/core/allocator.h>
 #include <brim/nn/container.h>
 #include <brim/nn/language_model.h>
@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <functional>
 #include <random>
+#include <string_view>
 
 #include "core/clock.h"
 
@@ -29,7 +30,10 @@ using namespace brim;
 /// The loss of a step.
 using Loss = std::function<Tensor(int step, std::mt19937& random)>;
 
-void train(const char* name, nn::Module& net, int steps, Device device, const Loss& loss) {
+std::string_view wanted;  // a part of a training's name
+
+void train(std::string_view name, nn::Module& net, int steps, Device device, const Loss& loss) {
+  if (name.find(wanted) == std::string_view::npos) return;
   optim::SGD optimizer(net.parameters(), {.lr = 0.001, .momentum = 0.9});
   std::mt19937 random(1);
   Allocator& memory = Allocator::of(device);
@@ -63,6 +67,7 @@ double rise_and_fall(int step, int steps) {
 int main(int argc, char** argv) {
   const int steps = argc > 1 ? std::atoi(argv[1]) : 2000;
   const Device device = argc > 2 ? Device(argv[2]) : Device::cpu();
+  if (argc > 3) wanted = argv[3];
   const auto between = [](std::mt19937& random, int64_t low, int64_t high) {
     return std::uniform_int_distribution<int64_t>(low, high)(random);
   };

@@ -304,6 +304,36 @@ TEST_F(CudaRuntime, DtypesWithoutAKernelAreNamed) {
   }
 }
 
+/// A tensor that finds no block grows into what is behind the last one; pages in front of that one,
+/// which nobody uses, go.
+TEST_F(CudaRuntime, MemoryComesAndGoesPageByPage) {
+  const Device device = Device::cuda();
+  if (runtime(DeviceKind::cuda).page(0) == 0) GTEST_SKIP() << "the driver has no ranges";
+  const auto page = static_cast<int64_t>(runtime(DeviceKind::cuda).page(0));
+  Allocator& allocator = Allocator::of(device);
+  allocator.release_cached();
+  const MemoryStats before = allocator.stats();
+  const auto of_pages = [&](int64_t pages, double value) {
+    return full({pages * page}, value, {.dtype = u8, .device = device});
+  };
+  {
+    Tensor gone = of_pages(8, 1);
+    const Tensor kept = of_pages(8, 2);
+    gone = Tensor();
+    const Tensor larger = of_pages(10, 3);
+    const MemoryStats stats = allocator.stats();
+    EXPECT_GE(stats.live - before.live, 18 * page);
+    EXPECT_LE(stats.live + stats.cached - before.live - before.cached,
+              18 * page * 9 / 8 + 2 * page);
+    EXPECT_EQ(kept.to(kCpu).to_vector<uint8_t>(),
+              std::vector<uint8_t>(static_cast<size_t>(8 * page), 2));
+    EXPECT_EQ(larger.to(kCpu).to_vector<uint8_t>(),
+              std::vector<uint8_t>(static_cast<size_t>(10 * page), 3));
+  }
+  allocator.release_cached();
+  EXPECT_LE(allocator.stats().cached, before.cached);
+}
+
 TEST_F(CudaRuntime, TheMemoryLimitHoldsAndExplainsItself) {
   Allocator& memory = Allocator::of(gpu);
   memory.release_cached();
@@ -367,11 +397,11 @@ TEST_F(CudaRuntime, LaunchesThatFindNoRoomTakeWhatIsCached) {
   const Tensor x = counting(10).to(gpu);
   memory.release_cached();
   const size_t free = runtime(DeviceKind::cuda).memory(0).free;
-  (void)Tensor::empty({1 << 20}, u8, gpu);
-  ASSERT_GE(memory.stats().cached, 1 << 20);
+  (void)Tensor::empty({8 << 20}, u8, gpu);  // whole pages
+  ASSERT_GE(memory.stats().cached, 8 << 20);
   tests::Environment needed("BRIM_EMULATED_LAUNCH_BYTES", std::to_string(free - 4096));
   EXPECT_EQ(host(relu(x)), host(counting(10)));
-  EXPECT_LT(memory.stats().cached, 1 << 20);
+  EXPECT_LT(memory.stats().cached, 8 << 20);
   needed.set(std::to_string(free + 1));
   EXPECT_THROW((void)relu(x), OutOfMemory);
 }

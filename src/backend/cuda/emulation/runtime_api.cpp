@@ -16,6 +16,7 @@
 #include <cuda_runtime.h>
 #include <unistd.h>
 #include "backend/cuda/emulation/captures.h"
+#include "backend/cuda/emulation/memory.h"
 #include "backend/cuda/emulation/queues.h"
 #include "backend/cuda/emulation/watcher.h"
 #include "backend/cuda/observe/activity.h"
@@ -43,7 +44,7 @@ size_t capacity() {
 /// The bytes of each allocation, so that a device's capacity can be exhausted.
 struct Memory {
   std::mutex mutex;
-  std::map<void*, size_t> blocks, pinned;  // of devices, of the host
+  std::map<void*, size_t> blocks, ranges, pinned;  // of devices, the last of the host
   size_t used = 0;
 };
 Memory& memory() {
@@ -59,7 +60,9 @@ bool is_in(const std::map<void*, size_t>& blocks, const void* data, size_t bytes
 /// Memory of the host that devices do not reach by themselves.
 bool is_pageable(const void* data, size_t bytes) {
   const std::lock_guard lock(memory().mutex);
-  return !is_in(memory().blocks, data, bytes) && !is_in(memory().pinned, data, bytes);
+  const Memory& m = memory();
+  return !is_in(m.blocks, data, bytes) && !is_in(m.ranges, data, bytes) &&
+         !is_in(m.pinned, data, bytes);
 }
 
 }  // namespace
@@ -163,10 +166,26 @@ void spend(cudaStream_t stream, double milliseconds) {
 }
 bool is_memory(const void* data, size_t bytes) {
   const std::lock_guard lock(memory().mutex);
-  return is_in(memory().blocks, data, bytes);
+  return is_in(memory().blocks, data, bytes) || is_in(memory().ranges, data, bytes);
 }
 
 }  // namespace brim::cuda::emulation
+
+bool emulation::take_memory(size_t bytes) {
+  if (is_taken() || is_lost()) return false;
+  const std::lock_guard lock(memory().mutex);
+  if (memory().used + bytes > capacity()) return false;
+  memory().used += bytes;
+  return true;
+}
+void emulation::give_memory(size_t bytes) {
+  const std::lock_guard lock(memory().mutex);
+  memory().used -= bytes;
+}
+void emulation::add_device_addresses(void* data, size_t bytes) {
+  const std::lock_guard lock(memory().mutex);
+  memory().ranges[data] = bytes;
+}
 
 /// Of the driver: whether the process uses the device.
 extern "C" int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {

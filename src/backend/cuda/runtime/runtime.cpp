@@ -20,6 +20,7 @@
 #include "backend/cuda/runtime/event_pool.h"
 #include "backend/cuda/runtime/failure.h"
 #include "backend/cuda/runtime/fault.h"
+#include "backend/cuda/runtime/ranges.h"
 #include "backend/cuda/runtime/stream_check.h"
 #include "backend/cuda/runtime/streams.h"
 #include "backend/queued_op.h"
@@ -107,6 +108,17 @@ class CudaRuntime final : public Runtime {
     if (before != device) (void)cudaSetDevice(device);
     (void)cudaFree(data);
     if (before != device) go_back(before);
+  }
+
+  size_t page(int device) override { return range_page(device); }
+  void* reserve(int device, size_t bytes) override { return reserve_range(device, bytes); }
+  bool commit(int device, void* data, size_t bytes) override {
+    (void)checker();
+    return commit_range(device, data, bytes);
+  }
+  void decommit(int device, void* data, size_t bytes) noexcept override {
+    decommit_range(device, data, bytes);
+    if (backend::StreamChecker* c = checker()) c->forget(data, bytes);
   }
 
   void check_reuse(const void* data, size_t bytes, Stream stream) override {
@@ -293,9 +305,10 @@ const bool registered = [] {
 bool made_room(Stream stream) {
   (void)cudaGetLastError();
   Allocator& allocator = Allocator::of(stream.device);
-  if (is_captured(stream) || allocator.stats().cached == 0) return false;
+  const int64_t cached = allocator.stats().cached;
+  if (is_captured(stream) || cached == 0) return false;
   allocator.release_cached();
-  return true;
+  return allocator.stats().cached < cached;  // parts of pages stay
 }
 
 void go_back(int device) noexcept {
