@@ -42,8 +42,10 @@ std::string explain_fit(const MemoryFit& fit, bool by_vdnn) {
   std::string text = fmt::format("room\n  {} for temporaries, which take {} as they are",
                                  of(fit.room), of(fit.before));
   if (fit.host_is_short)
-    return text + fmt::format("; vDNN's rules need {} of the host, more than its limit leaves\n",
-                              of(fit.host));
+    return text +
+           fmt::format(
+               "; vDNN's rules need {} of the host, more than its limit or the system gives\n",
+               of(fit.host));
   if (!fit.fits)
     return text +
            fmt::format(

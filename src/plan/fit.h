@@ -114,8 +114,8 @@ std::vector<std::vector<Choice>> solve(const FitProblem& problem);
 /// nothing can be copied.
 double link_bound(const FitProblem& problem);
 
-/// About the least limit that can be met: with all moved that may be, or computed again in
-/// segments.
+/// About the least limit that can be met: with all moved or kept as masks that may be, or computed
+/// again in segments.
 int64_t least_limit(const FitProblem& problem);
 
 }  // namespace brim::plan

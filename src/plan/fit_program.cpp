@@ -185,7 +185,7 @@ bool follow_search(Program& program, FitModel& model, MemoryFit& fitted) {
 std::string note_of(const MemoryFit& fitted, bool is_rewritten, bool by_vdnn) {
   if (!is_rewritten && fitted.host_is_short)
     return fmt::format(
-        "nothing moved: vDNN's rules need {} of the host, more than its limit leaves",
+        "nothing moved: vDNN's rules need {} of the host, more than its limit or the system gives",
         megabytes(fitted.host));
   if (!is_rewritten && by_vdnn)
     return fmt::format("{} do not fit into {}, nor do the {} that vDNN's rules leave",

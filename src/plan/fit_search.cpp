@@ -304,13 +304,16 @@ int64_t least_limit(const FitProblem& problem) {
     const std::vector<int64_t> live = live_bytes(problem, choices, needs_of(problem, choices));
     return live.empty() ? 0 : *std::ranges::max_element(live);
   };
-  std::vector<Choice> moved;
-  for (const Activation& a : problem.activations)
+  std::vector<Choice> moved, masked;
+  for (const Activation& a : problem.activations) {
     moved.push_back(a.to_host != kImpossible                        ? Choice::offload
                     : a.recompute != kImpossible                    ? Choice::recompute
                     : problem.may_round && a.to_bf16 != kImpossible ? Choice::keep_bf16
                                                                     : Choice::keep);
-  int64_t least = std::min(peak_of(moved), peak_of(std::vector<Choice>(moved.size())));
+    masked.push_back(a.to_mask != kImpossible ? Choice::keep_mask : moved.back());
+  }
+  int64_t least =
+      std::min({peak_of(moved), peak_of(masked), peak_of(std::vector<Choice>(moved.size()))});
   for (const size_t length : kSegments)
     least = std::min(least, peak_of(in_segments(problem, length)));
   return least;

@@ -11,7 +11,8 @@ namespace brim::plan {
 namespace {
 
 bool is_convolution(const Launch& launch) {
-  return std::string_view(launch.name()).starts_with("conv");
+  const std::string_view name = launch.name();
+  return name.starts_with("conv2d") || name.starts_with("conv_transpose2d");
 }
 
 /// Whether a layer reads it before the gap. Sums of gradients, which wait from part to part, are

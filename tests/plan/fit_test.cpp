@@ -243,6 +243,15 @@ TEST(Fit, TellsTheLeastLimit) {
   EXPECT_FALSE(solve(p).empty());
   p.limit = least - 1;
   EXPECT_TRUE(solve(p).empty());
+
+  for (Activation& a : p.activations) {
+    a.to_host = a.to_device = kImpossible;
+    a.to_mask = a.from_mask = 0.1;
+    a.mask_bytes = 1;
+  }
+  p.limit = least_limit(p);
+  EXPECT_LT(p.limit, 60);  // all three
+  EXPECT_FALSE(solve(p).empty());
 }
 
 /// What is computed again needs what it is made of, which may have to be made again itself.

@@ -170,7 +170,8 @@ TEST_F(Offload, MovesNothingByVdnnBeyondTheHostsLimit) {
   EXPECT_GT(kept.fit->seconds, 0);
   EXPECT_EQ(kept.fit->after, free.stats.arena_bytes);
   EXPECT_EQ(kept.values, free.values);
-  EXPECT_NE(kept.explain.find("more than its limit leaves"), std::string::npos) << kept.explain;
+  EXPECT_NE(kept.explain.find("more than its limit or the system gives"), std::string::npos)
+      << kept.explain;
 
   const auto room = static_cast<int64_t>(0.75 * static_cast<double>(free.stats.arena_bytes));
   const std::string message =
