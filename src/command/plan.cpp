@@ -183,6 +183,9 @@ void print_choices(const Row& row) {
         "if they were only copied, the link to the host would make the step at least {:.1f} % "
         "longer\n",
         100 * fit.link_bound / fit.seconds_before);
+  if (std::isfinite(fit.step_bound) && fit.seconds_before > 0)
+    say(stdout, "whatever is chosen, it takes at least {:.1f} % longer\n",
+        100 * fit.step_bound / fit.seconds_before);
   say(stdout, "{:<28}{:>11}  {:<13}{:>10}  {}\n", "made by", "size", "choice", "cost", "because");
   for (const MemoryFit::Tensor& t : fit.tensors)
     say(stdout, "{:<28}{:>11}  {:<13}{:>10}  {} ({} {})\n", t.made_by, format_bytes(t.bytes),
@@ -211,6 +214,7 @@ Json to_json(const Row& row) {
   json["predicted_s"] = fit.seconds;
   json["predicted_before_s"] = fit.seconds_before;
   json["link_bound_s"] = finite(fit.link_bound);
+  json["step_bound_s"] = finite(fit.step_bound);
   Json& tensors = json["tensors"] = Json::array();
   for (const MemoryFit::Tensor& t : fit.tensors)
     tensors.push_back({{"made_by", t.made_by},

@@ -114,6 +114,11 @@ std::vector<std::vector<Choice>> solve(const FitProblem& problem);
 /// nothing can be copied.
 double link_bound(const FitProblem& problem);
 
+/// What a step takes longer at least, in seconds, whatever is chosen: less than the best choices by
+/// what their copies wait for each other, and by what has to be made again for others alone.
+/// kImpossible where nothing fits.
+double step_bound(const FitProblem& problem);
+
 /// About the least limit that can be met: with all moved or kept as masks that may be, or computed
 /// again in segments.
 int64_t least_limit(const FitProblem& problem);

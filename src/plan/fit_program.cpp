@@ -250,7 +250,9 @@ std::string fit(Program& program) {
   FitModel model(program);
   MemoryFit fitted{.room = room, .before = before, .after = before};
   model.problem().limit = room;
+  model.problem().may_round = program.may_round;
   fitted.link_bound = link_bound(model.problem());
+  fitted.step_bound = step_bound(model.problem());
   const bool is_rewritten =
       by_vdnn ? follow_vdnn(program, model, fitted) : follow_search(program, model, fitted);
   if (!is_rewritten && fitted.fits && !fitted.host_is_short) return not_needed;  // nothing to move

@@ -238,27 +238,6 @@ int64_t bytes_moved(const FitProblem& p, const std::vector<Choice>& choices) {
   return bytes;
 }
 
-double link_bound(const FitProblem& p) {
-  double to_host = kImpossible, to_device = kImpossible;  // seconds a byte, at best
-  for (const Activation& a : p.activations) {
-    if (a.to_host == kImpossible || a.bytes == 0) continue;
-    to_host = std::min(to_host, a.to_host / static_cast<double>(a.bytes));
-    to_device = std::min(to_device, a.to_device / static_cast<double>(a.bytes));
-  }
-  const std::vector<Choice> kept(p.activations.size(), Choice::keep);
-  const std::vector<int64_t> live = live_bytes(p, kept, needs_of(p, kept));
-  double before = 0, after = 0, bound = 0;
-  for (const double seconds : p.seconds) after += seconds;
-  for (size_t i = 0; i < live.size(); ++i) {
-    after -= p.seconds[i];
-    if (const auto over = static_cast<double>(live[i] - p.limit); over > 0)
-      bound = std::max(
-          bound, std::max(0.0, over * to_host - before) + std::max(0.0, over * to_device - after));
-    before += p.seconds[i];
-  }
-  return bound;
-}
-
 Schedule schedule(const FitProblem& problem, const std::vector<Choice>& choices) {
   return Clock(problem, choices).run();
 }

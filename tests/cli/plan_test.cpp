@@ -70,6 +70,9 @@ TEST(PlanCommand, MovesNoMoreThanTheHostMayHold) {
   ASSERT_TRUE(much["fits"].get<bool>()) << much;
   EXPECT_GT(much["host_bytes"], 64 << 20);
   EXPECT_GE(much["link_bound_s"], 0);
+  const double bound = much["step_bound_s"];
+  EXPECT_GE(bound, 0);
+  EXPECT_GE(much["predicted_s"], much["predicted_before_s"].get<double>() + bound);
   EXPECT_FALSE(row("64M")["fits"].get<bool>());
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -88,6 +89,8 @@ void expect_near_the_best(bool may_round, size_t activations, int rounds) {
     const FitProblem p = random_problem(random, may_round);
     if (p.activations.size() > activations) continue;
     const double best = least_seconds(p);
+    const double all = std::accumulate(p.seconds.begin(), p.seconds.end(), 0.0);
+    ASSERT_LE(all + step_bound(p), best * (1 + 1e-9)) << "round " << round;
     const auto choices = solve(p);
     ASSERT_EQ(!choices.empty(), best != kImpossible) << "round " << round;
     if (choices.empty()) continue;
@@ -233,6 +236,19 @@ TEST(Fit, TellsWhatTheLinkCostsAtLeast) {
   // back in 9 s, of which 6 are left behind it.
   EXPECT_NEAR(link_bound(p), (9 - 5) + (9 - 6), 1e-9);
   EXPECT_GE(schedule(p, solve(p)[0]).seconds, 12 + link_bound(p));
+}
+
+TEST(Fit, TellsWhatAnyChoiceCostsAtLeast) {
+  FitProblem p = chain(std::vector<int64_t>(6, 10), 1, 0.3, kImpossible);  // 3 s a copy
+  p.limit = 30;
+  EXPECT_NEAR(step_bound(p), link_bound(p), 1e-9);
+  for (Activation& a : p.activations) a.recompute = 0.5;
+  // At launch 5 four wait, of which three have to go: 5 s move 16.7 bytes, 6 s bring back 20.
+  EXPECT_NEAR(step_bound(p), 0.5 * (30 - 5 / 0.3) / 10, 1e-6);
+  p.activations[1].from_mask = 0.1;  // of what is cheaper first
+  EXPECT_NEAR(step_bound(p), 0.1 + 0.5 * (20 - 5 / 0.3) / 10, 1e-6);
+  p.limit = 5;
+  EXPECT_EQ(step_bound(p), kImpossible);
 }
 
 TEST(Fit, TellsTheLeastLimit) {

@@ -53,6 +53,8 @@ struct MemoryFit {
   /// What it would take longer at least if only copies made it fit; computing again can be shorter.
   /// Infinite where nothing can be copied.
   double link_bound = 0;
+  /// What it takes longer at least, whatever is chosen. Infinite where nothing fits.
+  double step_bound = 0;
   bool fits = false;  ///< whether it now fits
   /// Of a step that does not, but would with the pass `round_activations`: its seconds then. Else
   /// 0.
