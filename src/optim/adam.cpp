@@ -27,7 +27,8 @@ std::vector<Field> list_fields(O& o) {
           {"beta2", &o.beta2},
           {"eps", &o.eps},
           {"weight_decay", &o.weight_decay},
-          {"amsgrad", &o.amsgrad}};
+          {"amsgrad", &o.amsgrad},
+          {"master_weights", &o.master_weights, true}};
 }
 
 std::vector<const char*> states(bool amsgrad) {

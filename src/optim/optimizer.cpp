@@ -6,11 +6,8 @@
 #include <brim/ops/create.h>
 
 #include <algorithm>
-#include <map>
-#include <mutex>
 
 #include "autograd/node.h"
-#include "backend/options/loss_scale.h"
 #include "core/check.h"
 #include "core/nearest.h"
 #include "core/recording.h"
@@ -18,6 +15,7 @@
 #include "ops/elementwise.h"
 #include "ops/memory/copy.h"
 #include "optim/rule.h"
+#include "optim/step_kernels.h"
 
 namespace brim::optim {
 
@@ -146,27 +144,6 @@ void Optimizer::set_lr(double lr) {
 
 // --- the step
 
-namespace {
-
-/// The kernel that may skip the step, for one that may not.
-const backend::GuardedStepKernel& guarded(const StepKernel& kernel) {
-  static std::mutex mutex;
-  static auto& kernels = *new std::map<const StepKernel*, backend::GuardedStepKernel>;
-  static auto& names = *new std::map<const StepKernel*, std::string>;  // the table keeps their text
-  const std::lock_guard lock(mutex);
-  const auto known = kernels.find(&kernel);
-  if (known != kernels.end()) return known->second;
-  const std::string& name =
-      names.emplace(&kernel, backend::guarded_step_name(kernel.name())).first->second;
-  return kernels
-      .emplace(&kernel, backend::GuardedStepKernel(
-                            name.c_str(),
-                            {.operands = "rw params, grads, rw states, found_inf, rw skipped"}))
-      .first->second;
-}
-
-}  // namespace
-
 Optimizer::Rule Optimizer::rule(size_t, int64_t) const {
   raise<NotImplemented>(
       "[{}] has no step of its own for this: override step(), and step_if_finite() for a "
@@ -242,13 +219,15 @@ void Optimizer::note_use() {
            }});
 }
 
-Optimizer::Bucket& Optimizer::bucket(const Parameter& p, size_t& used) {
+Optimizer::Bucket& Optimizer::bucket(size_t group, const Parameter& p, size_t& used) {
   const Device device = p.tensor.device();
   const DType dtype = p.tensor.dtype();
+  const bool masters = has_master(group, p);
   const int64_t step = p.steps + p.recorded + 1;
   for (size_t i = 0; i < used; ++i) {
     Bucket& b = buckets_[i];
-    if (b.device == device && b.dtype == dtype && b.step == step && b.skipped.is_same(p.skipped))
+    if (b.device == device && b.dtype == dtype && b.masters == masters && b.step == step &&
+        b.skipped.is_same(p.skipped))
       return b;
   }
   if (used == buckets_.size()) buckets_.emplace_back();
@@ -256,18 +235,32 @@ Optimizer::Bucket& Optimizer::bucket(const Parameter& p, size_t& used) {
   b.clear();  // a step that threw has left its tensors
   b.device = device;
   b.dtype = dtype;
+  b.masters = masters;
   b.step = step;
   b.skipped = p.skipped;
   return b;
 }
 
-void Optimizer::make_states(Parameter& p, size_t count) {
-  if (p.state.size() >= count) return;
+bool Optimizer::has_master(size_t group, const Parameter& p) const {
+  const DType dtype = p.tensor.dtype();
+  return (dtype == f16 || dtype == bf16) && master_weights(group);
+}
+
+DType Optimizer::state_dtype(size_t group, const Parameter& p) const {
+  return has_master(group, p) ? f32 : p.tensor.dtype();
+}
+
+void Optimizer::make_states(size_t group, Parameter& p, size_t count) const {
+  const bool lacks_master = !p.master.defined() && has_master(group, p);
+  if (p.state.size() >= count && !lacks_master) return;
   const RecordingPause now;  // they outlive the step that makes them
-  while (p.state.size() < count) {
-    p.state.push_back(ops::empty_as(p.tensor));
-    ops::fill_elements(p.state.back(), 0);
-  }
+  const auto zeros_of_state = [&] {
+    Tensor t = ops::empty_as(p.tensor, state_dtype(group, p));
+    ops::fill_elements(t, 0);
+    return t;
+  };
+  while (p.state.size() < count) p.state.push_back(zeros_of_state());
+  if (lacks_master) p.master = zeros_of_state();
 }
 
 void Optimizer::repeat_in_plan(size_t g, const Bucket& b) {
@@ -277,12 +270,13 @@ void Optimizer::repeat_in_plan(size_t g, const Bucket& b) {
     size_t member;
     int64_t ahead;  // steps of it that the plan takes before this one
     std::vector<Storage*> states;
+    Storage* master;  // null for none
     TensorImpl* skipped;
   };
   std::vector<Seen> seen;
   for (const size_t k : b.members) {
     Parameter& p = groups_[g][k];
-    Seen s{k, p.recorded++, {}, p.skipped.impl()};
+    Seen s{k, p.recorded++, {}, b.masters ? p.master.storage().get() : nullptr, p.skipped.impl()};
     for (const Tensor& t : p.state) s.states.push_back(t.storage().get());
     seen.push_back(std::move(s));
   }
@@ -301,6 +295,7 @@ void Optimizer::repeat_in_plan(size_t g, const Bucket& b) {
       const Parameter& p = group[s.member];
       if (step_of(s) != step || p.state.size() != s.states.size() || p.skipped.impl() != s.skipped)
         return false;
+      if ((has_master(g, p) ? p.master.storage().get() : nullptr) != s.master) return false;
       for (size_t k = 0; k < s.states.size(); ++k)
         if (p.state[k].storage().get() != s.states[k]) return false;
     }
@@ -326,10 +321,11 @@ void Optimizer::step_if_finite(const Tensor& found_inf) {
 
 void Optimizer::launch(Bucket& b, size_t g, Tensor found_inf) {
   Rule r = rule(g, b.step);
+  const StepKernel& kernel = b.masters ? with_masters(r.kernel) : r.kernel;
   r.params.step = static_cast<double>(b.step);
   for (Tensor& t : b.params) t.storage()->bump_version();
   if (!found_inf.defined() && !b.skipped.defined()) {
-    r.kernel(b.device, b.dtype, b.params, b.grads, b.states, r.params);
+    kernel(b.device, b.dtype, b.params, b.grads, b.states, r.params);
     return;
   }
   if (!b.skipped.defined()) {
@@ -340,7 +336,7 @@ void Optimizer::launch(Bucket& b, size_t g, Tensor found_inf) {
   if (!found_inf.defined()) found_inf = zeros({}, {.device = b.device});
   ops::common_device(kind_, found_inf, b.skipped);
   ops::common_dtype(kind_, found_inf, b.skipped);
-  guarded(r.kernel)(b.device, b.dtype, b.params, b.grads, b.states, found_inf, b.skipped, r.params);
+  guarded(kernel)(b.device, b.dtype, b.params, b.grads, b.states, found_inf, b.skipped, r.params);
 }
 
 void Optimizer::update(const Tensor& found_inf) {
@@ -353,17 +349,18 @@ void Optimizer::update(const Tensor& found_inf) {
       Tensor grad = p.tensor.grad();
       if (!grad.defined()) continue;
       const Device device = p.tensor.device();
-      make_states(p, names.size());
-      Bucket& b = bucket(p, used);
+      make_states(g, p, names.size());
+      Bucket& b = bucket(g, p, used);
       for (size_t k = 0; k < names.size(); ++k) {
-        BRIM_CHECK(p.state[k].device() == device && p.state[k].dtype() == p.tensor.dtype(),
+        BRIM_CHECK(p.state[k].device() == device && p.state[k].dtype() == state_dtype(g, p),
                    DeviceError,
                    "[{}] parameter {} is {} on {}, its {} {} on {}; make the optimizer after to(), "
-                   "or load its state dict again",
+                   "with master_weights from the beginning, or load its state dict again",
                    kind_, p.name, name(p.tensor.dtype()), device.str(), names[k],
                    name(p.state[k].dtype()), p.state[k].device().str());
         b.states.push_back(p.state[k]);
       }
+      if (b.masters) b.states.push_back(p.master);
       b.members.push_back(static_cast<size_t>(&p - groups_[g].data()));
       b.params.push_back(p.tensor);
       b.grads.push_back(std::move(grad));

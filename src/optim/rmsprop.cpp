@@ -26,7 +26,8 @@ std::vector<Optimizer::Field> RMSprop::fields(size_t group) {
           {"eps", &o.eps},
           {"weight_decay", &o.weight_decay},
           {"momentum", &o.momentum},
-          {"centered", &o.centered}};
+          {"centered", &o.centered},
+          {"master_weights", &o.master_weights, true}};
 }
 
 void RMSprop::check_options(size_t group) const {

@@ -25,7 +25,8 @@ std::vector<Optimizer::Field> SGD::fields(size_t group) {
           {"momentum", &o.momentum},
           {"dampening", &o.dampening},
           {"weight_decay", &o.weight_decay},
-          {"nesterov", &o.nesterov}};
+          {"nesterov", &o.nesterov},
+          {"master_weights", &o.master_weights, true}};
 }
 
 void SGD::check_options(size_t group) const {

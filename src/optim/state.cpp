@@ -9,6 +9,11 @@
 #include "core/first_names.h"
 
 namespace brim::optim {
+namespace {
+
+constexpr const char* kMaster = "master_weight";
+
+}  // namespace
 
 StateDict Optimizer::state_dict() const {
   StateDict state;
@@ -32,6 +37,7 @@ StateDict Optimizer::state_dict() const {
       const std::string prefix = "state." + p.name + ".";
       state[prefix + "step"] = Tensor::from<int64_t>({p.steps - skipped}, {}, Device::cpu());
       for (size_t k = 0; k < p.state.size(); ++k) state[prefix + names[k]] = p.state[k];
+      if (has_master(g, p) && p.master.defined()) state[prefix + kMaster] = p.master;
     }
   }
   return state;
@@ -63,32 +69,36 @@ void Optimizer::load_state_dict(const StateDict& state) {
     Parameter* parameter;
     int64_t steps;
     std::vector<Tensor> state;
+    Tensor master;
   };
   std::vector<Loaded> loaded;
   try {
     for (size_t g = 0; g < groups_.size(); ++g) {
       for (const Field& field : all_fields(g)) {
         before.emplace_back(field, option(field.name, g));
-        assign(field, take_number(fmt::format("group.{}.{}", g, field.name)));
+        const std::string name = fmt::format("group.{}.{}", g, field.name);
+        assign(field, field.is_new && !rest.contains(name) ? 0 : take_number(name));
       }
       if (faults.empty()) check_options(g);
       const std::vector<const char*> names = state_names(g);
       for (Parameter& p : groups_[g]) {
         const std::string prefix = "state." + p.name + ".";
-        Loaded entry{&p, 0, {}};
+        Loaded entry{&p, 0, {}, {}};
         if (rest.contains(prefix + "step")) {
           entry.steps = static_cast<int64_t>(take_number(prefix + "step"));
-          for (const char* name : names) {
+          const DType dtype = state_dtype(g, p);
+          const auto take_state = [&](const char* name) {
             const Tensor from = take(prefix + name);
             if (!from.defined())
               faults.push_back("missing: " + prefix + name);
-            else if (from.shape() != p.tensor.shape() || from.dtype() != p.tensor.dtype())
+            else if (from.shape() != p.tensor.shape() || from.dtype() != dtype)
               faults.push_back(fmt::format("{}{} is {} {} instead of {} {}", prefix, name,
                                            from.shape().str(), brim::name(from.dtype()),
-                                           p.tensor.shape().str(), brim::name(p.tensor.dtype())));
-            else
-              entry.state.push_back(from);
-          }
+                                           p.tensor.shape().str(), brim::name(dtype)));
+            return from;
+          };
+          for (const char* name : names) entry.state.push_back(take_state(name));
+          if (has_master(g, p)) entry.master = take_state(kMaster);
         }
         loaded.push_back(std::move(entry));
       }
@@ -99,8 +109,13 @@ void Optimizer::load_state_dict(const StateDict& state) {
                first_names(faults));
     // The caller keeps its tensors: steps must not write into them.
     const NoGrad guard;
-    for (Loaded& entry : loaded)
-      for (Tensor& t : entry.state) t = t.copy_to(entry.parameter->tensor.device()).contiguous();
+    for (Loaded& entry : loaded) {
+      const auto own = [&](const Tensor& t) {
+        return t.copy_to(entry.parameter->tensor.device()).contiguous();
+      };
+      for (Tensor& t : entry.state) t = own(t);
+      if (entry.master.defined()) entry.master = own(entry.master);
+    }
   } catch (...) {
     for (const auto& [field, value] : before) assign(field, value);
     throw;
@@ -108,6 +123,7 @@ void Optimizer::load_state_dict(const StateDict& state) {
   for (Loaded& entry : loaded) {
     entry.parameter->steps = entry.steps;
     entry.parameter->state = std::move(entry.state);
+    entry.parameter->master = std::move(entry.master);
     entry.parameter->skipped = {};
   }
 }

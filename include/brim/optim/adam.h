@@ -7,22 +7,24 @@ namespace brim::optim {
 
 /// Options of Adam.
 struct AdamOptions {
-  double lr = 1e-3;         ///< learning rate
-  double beta1 = 0.9;       ///< decay of the mean gradient
-  double beta2 = 0.999;     ///< decay of the mean square
-  double eps = 1e-8;        ///< added to the root of the mean square
-  double weight_decay = 0;  ///< L2 penalty, added to the gradient
-  bool amsgrad = false;     ///< divide by the largest mean square so far
+  double lr = 1e-3;             ///< learning rate
+  double beta1 = 0.9;           ///< decay of the mean gradient
+  double beta2 = 0.999;         ///< decay of the mean square
+  double eps = 1e-8;            ///< added to the root of the mean square
+  double weight_decay = 0;      ///< L2 penalty, added to the gradient
+  bool amsgrad = false;         ///< divide by the largest mean square so far
+  bool master_weights = false;  ///< f16 and bf16 parameters have masters and state in f32
 };
 
 /// Options of AdamW.
 struct AdamWOptions {
-  double lr = 1e-3;            ///< learning rate
-  double beta1 = 0.9;          ///< decay of the mean gradient
-  double beta2 = 0.999;        ///< decay of the mean square
-  double eps = 1e-8;           ///< added to the root of the mean square
-  double weight_decay = 1e-2;  ///< decoupled: p *= 1 - lr * weight_decay
-  bool amsgrad = false;        ///< divide by the largest mean square so far
+  double lr = 1e-3;             ///< learning rate
+  double beta1 = 0.9;           ///< decay of the mean gradient
+  double beta2 = 0.999;         ///< decay of the mean square
+  double eps = 1e-8;            ///< added to the root of the mean square
+  double weight_decay = 1e-2;   ///< decoupled: p *= 1 - lr * weight_decay
+  bool amsgrad = false;         ///< divide by the largest mean square so far
+  bool master_weights = false;  ///< f16 and bf16 parameters have masters and state in f32
 };
 
 /// Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015.
@@ -42,6 +44,7 @@ class Adam final : public Optimizer {
   std::vector<Field> fields(size_t group) override;
   void check_options(size_t group) const override;
   std::vector<const char*> state_names(size_t group) const override;
+  bool master_weights(size_t group) const override { return options_[group].master_weights; }
   Rule rule(size_t group, int64_t step) const override;
 
   std::vector<Options> options_;
@@ -64,6 +67,7 @@ class AdamW final : public Optimizer {
   std::vector<Field> fields(size_t group) override;
   void check_options(size_t group) const override;
   std::vector<const char*> state_names(size_t group) const override;
+  bool master_weights(size_t group) const override { return options_[group].master_weights; }
   Rule rule(size_t group, int64_t step) const override;
 
   std::vector<Options> options_;

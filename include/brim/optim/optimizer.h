@@ -114,12 +114,14 @@ class Optimizer {
     int64_t steps = 0;          ///< how many it had
     int64_t recorded = 0;       ///< steps noted by the recording that is going on
     std::vector<Tensor> state;  ///< in the order of state_names()
+    Tensor master;              ///< in f32, of a 16-bit tensor where master_weights() asks for it
     Tensor skipped;             ///< how many of `steps` were none; shared, undefined for none
   };
   /// An option of a group.
   struct Field {
     const char* name;                    ///< as option() takes it
     std::variant<double*, bool*> value;  ///< where it is
+    bool is_new = false;                 ///< 0 where a state dict lacks it
   };
   /// How one step changes a parameter: the kernel and what it is made with (internal).
   struct Rule;
@@ -136,6 +138,9 @@ class Optimizer {
   virtual void check_options(size_t /*group*/) const {}
   /// Names of the state tensors of a group's parameters; they begin as zeros.
   virtual std::vector<const char*> state_names(size_t /*group*/) const { return {}; }
+  /// Whether the group's f16 and bf16 parameters have masters in f32; not where step() is one's
+  /// own.
+  virtual bool master_weights(size_t /*group*/) const { return false; }
   /// The rule of a parameter's `step`-th step (1, 2, ...), for those who do not override step().
   virtual Rule rule(size_t group, int64_t step) const;
 
@@ -143,6 +148,7 @@ class Optimizer {
   struct Bucket {  // parameters that one launch updates
     Device device;
     DType dtype;
+    bool masters;
     int64_t step;
     Tensor skipped;
     std::vector<Tensor> params, grads, states;
@@ -153,13 +159,15 @@ class Optimizer {
 
   std::vector<Field> all_fields(size_t group) const;
   Field find_field(const std::string& name, size_t group) const;
-  /// Zeros for the state tensors that a parameter lacks.
-  static void make_states(Parameter& p, size_t count);
+  bool has_master(size_t group, const Parameter& p) const;
+  DType state_dtype(size_t group, const Parameter& p) const;
+  /// Zeros for the state tensors that a parameter of the group lacks.
+  void make_states(size_t group, Parameter& p, size_t count) const;
   /// Tells the recording that a step() of one's own reads and counts.
   void note_use();
   /// Tells the launch just recorded how to go on from step to step.
   void repeat_in_plan(size_t group, const Bucket& bucket);
-  Bucket& bucket(const Parameter& p, size_t& used);
+  Bucket& bucket(size_t group, const Parameter& p, size_t& used);
   /// A step of all groups; `found_inf` may be undefined.
   void update(const Tensor& found_inf);
   void launch(Bucket& bucket, size_t group, Tensor found_inf);

@@ -7,11 +7,12 @@ namespace brim::optim {
 
 /// Options of SGD.
 struct SGDOptions {
-  double lr = 1e-3;         ///< learning rate
-  double momentum = 0;      ///< of the steps; 0: none
-  double dampening = 0;     ///< of the gradient in the momentum
-  double weight_decay = 0;  ///< L2 penalty, added to the gradient
-  bool nesterov = false;    ///< needs momentum, and no dampening
+  double lr = 1e-3;             ///< learning rate
+  double momentum = 0;          ///< of the steps; 0: none
+  double dampening = 0;         ///< of the gradient in the momentum
+  double weight_decay = 0;      ///< L2 penalty, added to the gradient
+  bool nesterov = false;        ///< needs momentum, and no dampening
+  bool master_weights = false;  ///< f16 and bf16 parameters have masters and state in f32
 };
 
 /// p -= lr * v with v = momentum * v + (1 - dampening) * (gradient + weight_decay * p); the first v
@@ -32,6 +33,7 @@ class SGD final : public Optimizer {
   std::vector<Field> fields(size_t group) override;
   void check_options(size_t group) const override;
   std::vector<const char*> state_names(size_t group) const override;
+  bool master_weights(size_t group) const override { return options_[group].master_weights; }
   Rule rule(size_t group, int64_t step) const override;
 
   std::vector<Options> options_;

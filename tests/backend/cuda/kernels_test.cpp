@@ -199,6 +199,8 @@ std::vector<std::pair<std::string, MakeOptimizer>> optimizers() {
   add("Adam", std::type_identity<Adam>{}, {.lr = 0.05, .weight_decay = 0.01});
   add("Adam, amsgrad", std::type_identity<Adam>{}, {.lr = 0.05, .amsgrad = true});
   add("AdamW", std::type_identity<AdamW>{}, {.lr = 0.05});
+  add("AdamW, masters", std::type_identity<AdamW>{}, {.lr = 0.05, .master_weights = true});
+  add("SGD, masters", std::type_identity<SGD>{}, {.lr = 0.1, .master_weights = true});
   for (const bool centered : {false, true})
     for (const double momentum : {0.0, 0.9})
       add("RMSprop", std::type_identity<RMSprop>{},
@@ -290,6 +292,39 @@ TEST_F(Cuda, OptimizersStepAsOnTheCpu) {
       const std::vector<Tensor> here = trained(Device::cpu()), there = trained(device_);
       for (size_t i = 0; i < here.size(); ++i)
         expect_near(there[i], here[i], dtype == f64 ? 1e-12 : 1e-5);
+    }
+  }
+}
+
+TEST_F(Cuda, OptimizersOf16BitsStepAsOnTheCpu) {
+  for (const DType dtype : {f16, bf16}) {
+    for (const auto& entry : optimizers()) {
+      const MakeOptimizer& make = entry.second;
+      SCOPED_TRACE(entry.first);
+      const auto trained = [&](Device device, StateDict& state) {
+        std::vector<Tensor> all = parameters(device, dtype);
+        const auto optimizer = make(all);
+        for (int step = 0; step < 4; ++step) {
+          optimizer->zero_grad();
+          for (Tensor& p : all) p.set_grad(p.detach() * 0.5);
+          optimizer->step_if_finite(full({}, step == 1, {.device = device}));
+        }
+        state = optimizer->state_dict();
+        return all;
+      };
+      StateDict here_state, there_state;
+      const std::vector<Tensor> here = trained(Device::cpu(), here_state);
+      const std::vector<Tensor> there = trained(device_, there_state);
+      // Where a last bit of f32 differs, another neighbour of 16 bits may be the nearest.
+      const double ulp = dtype == f16 ? 0x1p-10 : 0x1p-7;
+      for (size_t i = 0; i < here.size(); ++i)
+        expect_near(there[i].to(f32), here[i].to(f32), 8 * ulp);
+      ASSERT_EQ(there_state.size(), here_state.size());
+      for (const auto& [name, t] : here_state) {
+        if (!name.ends_with(".master_weight")) continue;
+        SCOPED_TRACE(name);
+        expect_near(there_state.at(name), t, 4 * ulp);
+      }
     }
   }
 }

@@ -1,10 +1,12 @@
 // Norms, limits and factors over lists of tensors on the CPU, for gradient clipping and means over
-// ranks. Inputs are row-major.
+// ranks. Inputs are row-major; those of 16 bits are computed with in f32.
 #include <cmath>
 #include <limits>
 #include <span>
+#include <type_traits>
 #include <vector>
 
+#include "backend/cpu/elementwise/convert.h"
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/kernel.h"
 
@@ -14,7 +16,11 @@ namespace {
 /// Partial norms are taken over runs of this many numbers, whatever the number of threads, so the
 /// result does not depend on it.
 constexpr int64_t kRun = 8192;
-constexpr size_t kLanes = 8;  // independent sums, so that the compiler can vectorise
+constexpr int64_t kBlock = 512;  // of 16 bits, widened in the L1 cache
+constexpr size_t kLanes = 8;     // independent sums, so that the compiler can vectorise
+
+template <class T>
+using Compute = std::conditional_t<sizeof(T) == 2, float, T>;
 
 /// Sum of f(x) over a run, in double.
 template <class T, class F>
@@ -50,6 +56,17 @@ double partial(const T* x, int64_t n, double p) {
 }
 
 template <class T>
+double run_norm(const T* x, int64_t n, double p) {
+  if constexpr (sizeof(T) == 2) {
+    float wide[kRun];
+    convert_run(x, wide, n);
+    return partial(wide, n, p);
+  } else {
+    return partial(x, n, p);
+  }
+}
+
+template <class T>
 void list_norm(const Context&, std::span<const Tensor> list, Tensor& norm, double p) {
   struct Run {
     const T* x;
@@ -62,7 +79,7 @@ void list_norm(const Context&, std::span<const Tensor> list, Tensor& norm, doubl
   std::vector<double> parts(runs.size());
   parallel_for(static_cast<int64_t>(runs.size()), 8, [&](int64_t begin, int64_t end) {
     for (size_t i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
-      parts[i] = partial(runs[i].x, runs[i].n, p);
+      parts[i] = run_norm(runs[i].x, runs[i].n, p);
   });
   double total = 0;
   for (double part : parts) {
@@ -72,7 +89,7 @@ void list_norm(const Context&, std::span<const Tensor> list, Tensor& norm, doubl
       total = part;
   }
   if (!std::isinf(p)) total = p == 2 ? std::sqrt(total) : std::pow(total, 1 / p);
-  *static_cast<T*>(norm.raw()) = static_cast<T>(total);
+  *static_cast<T*>(norm.raw()) = static_cast<T>(static_cast<Compute<T>>(total));
 }
 
 /// Calls f on each element of each tensor.
@@ -81,27 +98,41 @@ void for_each(std::span<Tensor> list, F f) {
   for (Tensor& t : list) {
     T* x = static_cast<T*>(t.raw());
     parallel_for(t.numel(), kElementwiseGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) x[i] = f(x[i]);
+      if constexpr (sizeof(T) == 2) {
+        float wide[kBlock];
+        for (; begin < end; begin += kBlock) {
+          const int64_t n = std::min(kBlock, end - begin);
+          convert_run(x + begin, wide, n);
+          for (int64_t i = 0; i < n; ++i) wide[i] = f(wide[i]);
+          convert_run(wide, x + begin, n);
+        }
+      } else {
+        for (int64_t i = begin; i < end; ++i) x[i] = f(x[i]);
+      }
     });
   }
 }
 
 template <class T>
 void list_clip(const Context&, std::span<Tensor> list, const Tensor& norm, double max_norm) {
-  const double factor = max_norm / (static_cast<double>(*static_cast<const T*>(norm.raw())) + 1e-6);
+  using C = Compute<T>;
+  const auto total = static_cast<C>(*static_cast<const T*>(norm.raw()));
+  const double factor = max_norm / (static_cast<double>(total) + 1e-6);
   if (factor >= 1) return;  // a NaN goes on, into every gradient, as in PyTorch
-  for_each<T>(list, [f = static_cast<T>(factor)](T v) { return v * f; });
+  for_each<T>(list, [f = static_cast<C>(factor)](C v) { return v * f; });
 }
 
 template <class T>
 void list_clamp(const Context&, std::span<Tensor> list, double limit) {
-  const T high = static_cast<T>(limit), low = -high;
-  for_each<T>(list, [=](T v) { return v < low ? low : v > high ? high : v; });
+  using C = Compute<T>;
+  const C high = static_cast<C>(limit), low = -high;
+  for_each<T>(list, [=](C v) { return v < low ? low : v > high ? high : v; });
 }
 
 template <class T>
 void list_scale(const Context&, std::span<Tensor> list, double factor) {
-  for_each<T>(list, [f = static_cast<T>(factor)](T v) { return v * f; });
+  using C = Compute<T>;
+  for_each<T>(list, [f = static_cast<C>(factor)](C v) { return v * f; });
 }
 
 template <class T>
@@ -113,7 +144,8 @@ bool register_all() {
   return backend::register_kernel("list_clamp", DeviceKind::cpu, dtype, &list_clamp<T>);
 }
 
-const bool registered = register_all<float>() && register_all<double>();
+const bool registered = register_all<float>() && register_all<double>() && register_all<Half>() &&
+                        register_all<BFloat16>();
 
 }  // namespace
 }  // namespace brim::cpu
