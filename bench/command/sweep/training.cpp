@@ -67,7 +67,9 @@ std::vector<Tensor> parameters(const SweepCase& c) {
 
 template <class O>
 void add_optimizer(std::vector<SweepOp>& ops, const char* name, typename O::Options options) {
-  ops.push_back({name, "optimizer", {"dense"}, kF32, [options](const SweepCase& c) {
+  const std::vector<DType> dtypes =
+      options.master_weights ? std::vector<DType>{bf16, f16} : kFloats;
+  ops.push_back({name, "optimizer", {"dense"}, dtypes, [options](const SweepCase& c) {
                    const std::vector<Tensor> all = parameters(c);
                    const auto optimizer = std::make_shared<O>(all, options);
                    const auto step = [optimizer] { optimizer->step(); };
@@ -83,8 +85,9 @@ void add_optimizers(std::vector<SweepOp>& ops) {
   add_optimizer<optim::SGD>(ops, "sgd-momentum", {.lr = 1e-3, .momentum = 0.9});
   add_optimizer<optim::Adam>(ops, "adam", {});
   add_optimizer<optim::AdamW>(ops, "adamw", {});
+  add_optimizer<optim::AdamW>(ops, "adamw-masters", {.master_weights = true});
   add_optimizer<optim::RMSprop>(ops, "rmsprop", {});
-  ops.push_back({"clip_grad_norm_", "optimizer", {"dense"}, kF32, [](const SweepCase& c) {
+  ops.push_back({"clip_grad_norm_", "optimizer", {"dense"}, kFloats, [](const SweepCase& c) {
                    return forward([all = parameters(c)] { return optim::clip_grad_norm_(all, 1); });
                  }});
 }

@@ -65,6 +65,26 @@ def optimizer(make):
     return build
 
 
+def with_masters(case):
+    """AdamW on f32 copies of 16-bit parameters, as programs without such an optimizer write it."""
+    every = parameters(case)
+    masters = [p.detach().float() for p in every]
+    chosen = torch.optim.AdamW(masters, fused=True)
+
+    def step():
+        for master, p in zip(masters, every):
+            master.grad = p.grad.float()
+        chosen.step()
+        with torch.no_grad():
+            torch._foreach_copy_(every, masters)
+
+    def results():
+        step()
+        return every
+
+    return Run(step, results)
+
+
 def clip(case):
     every = parameters(case)
     return forward(lambda: torch.nn.utils.clip_grad_norm_(every, 1))
@@ -83,6 +103,7 @@ def training_ops():
         **with_training("cross_entropy", cross_entropy),
         **with_training("nll_loss", nll_loss),
         **{name: optimizer(make) for name, make in OPTIMIZERS.items()},
+        "adamw-masters": with_masters,
         "clip_grad_norm_": clip,
         "rand": creation(lambda case: torch.rand(case.elements, dtype=case.dtype)),
         "randn": creation(lambda case: torch.randn(case.elements, dtype=case.dtype)),
