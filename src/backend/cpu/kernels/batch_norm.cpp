@@ -1,6 +1,6 @@
 // batch_norm on the CPU, alone and with an addition and a ReLU behind it. Two passes over memory
 // each way: one for sums, one for results. Sums are f64 sums of short blocks in a fixed order, so
-// the number of threads does not change them.
+// the number of threads does not change them. Activations of 16 bits are read and written as such.
 #include "backend/fused/fused_norm.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -10,8 +10,8 @@
 
 #include <cmath>
 
-#include "backend/cpu/elementwise/through_f32.h"
-#include "backend/cpu/reduce/batch_norm-inl.h"
+#include "backend/cpu/elementwise/narrow_through_f32.h"
+#include "backend/cpu/reduce/batch_norm_narrow-inl.h"
 #include "backend/cpu/runtime/isa.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -37,13 +37,15 @@ struct Statistics {
   }
 };
 
-template <class T>
+/// Of activations stored as W.
+template <class T, class W>
 void forward(const Context& context, const Tensor& tx, const Tensor& weight, const Tensor& bias,
              const Tensor& fixed_mean, const Tensor& fixed_var, const Tensor& residual,
              Tensor& running_mean, Tensor& running_var, Tensor& ty, Tensor& mean, Tensor& scale,
              const backend::BatchNormParams& params, bool relu) {
-  const T *x = in<T>(tx), *fm = in<T>(fixed_mean), *fv = in<T>(fixed_var), *add = in<T>(residual);
-  T* y = out<T>(ty);
+  const T *fm = in<T>(fixed_mean), *fv = in<T>(fixed_var);
+  const W *x = in<W>(tx), *add = in<W>(residual);
+  W* y = out<W>(ty);
   const Statistics<T> statistics{
       in<T>(weight), in<T>(bias), out<T>(running_mean), out<T>(running_var), out<T>(mean),
       out<T>(scale), params};
@@ -52,7 +54,7 @@ void forward(const Context& context, const Tensor& tx, const Tensor& weight, con
   if (!v.by_pixels) {
     v.each_channel([&](int64_t c) {
       Moments m;
-      if (params.training) v.runs(c, [&](int64_t at) { run_moments(x + at, v.size, m); });
+      if (params.training) v.runs(c, [&](int64_t at) { channel_moments(x + at, v.size, m); });
       const Affine<T> f = params.training ? statistics.take(c, m.mean, m.var(), count)
                                           : statistics.take(c, fm[c], fv[c], 0);
       v.runs(c, [&](int64_t at) {
@@ -83,14 +85,15 @@ void forward(const Context& context, const Tensor& tx, const Tensor& weight, con
   });
 }
 
-template <class T>
+template <class T, class W>
 void backward(const Context& context, const Tensor& tdy, const Tensor& tx, const Tensor& weight,
               const Tensor& bias, const Tensor& tmean, const Tensor& tscale, const Tensor& ty,
               Tensor& tdx, Tensor& dweight, Tensor& dbias, Tensor& dresidual, bool training,
               bool relu) {
-  const T *dy = in<T>(tdy), *x = in<T>(tx), *w = in<T>(weight), *b = in<T>(bias);
-  const T *mean = in<T>(tmean), *scale = in<T>(tscale), *y = in<T>(ty);
-  T *dx = out<T>(tdx), *dw = out<T>(dweight), *db = out<T>(dbias), *dres = out<T>(dresidual);
+  const T *w = in<T>(weight), *b = in<T>(bias), *mean = in<T>(tmean), *scale = in<T>(tscale);
+  const W *dy = in<W>(tdy), *x = in<W>(tx), *y = in<W>(ty);
+  W *dx = out<W>(tdx), *dres = out<W>(dresidual);
+  T *dw = out<T>(dweight), *db = out<T>(dbias);
   const Layout v(tx);
   const double count = static_cast<double>(v.n * v.size);
   const Mask mask = !relu ? Mask::none : y ? Mask::by_y : Mask::by_x;
@@ -145,49 +148,49 @@ void backward(const Context& context, const Tensor& tdy, const Tensor& tx, const
   });
 }
 
-template <class T>
+template <class T, class W>
 void batch_norm(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
                 const Tensor& fixed_mean, const Tensor& fixed_var, Tensor& running_mean,
                 Tensor& running_var, Tensor& y, Tensor& mean, Tensor& scale,
                 const backend::BatchNormParams& params) {
-  forward<T>(context, x, weight, bias, fixed_mean, fixed_var, {}, running_mean, running_var, y,
-             mean, scale, params, false);
+  forward<T, W>(context, x, weight, bias, fixed_mean, fixed_var, {}, running_mean, running_var, y,
+                mean, scale, params, false);
 }
 
-template <class T>
+template <class T, class W>
 void batch_norm_relu(const Context& context, const Tensor& x, const Tensor& weight,
                      const Tensor& bias, const Tensor& fixed_mean, const Tensor& fixed_var,
                      const Tensor& residual, Tensor& running_mean, Tensor& running_var, Tensor& y,
                      Tensor& mean, Tensor& scale, const backend::BatchNormParams& params) {
-  forward<T>(context, x, weight, bias, fixed_mean, fixed_var, residual, running_mean, running_var,
-             y, mean, scale, params, true);
+  forward<T, W>(context, x, weight, bias, fixed_mean, fixed_var, residual, running_mean,
+                running_var, y, mean, scale, params, true);
 }
 
-template <class T>
+template <class T, class W>
 void batch_norm_grad(const Context& context, const Tensor& dy, const Tensor& x,
                      const Tensor& weight, const Tensor& mean, const Tensor& scale, Tensor& dx,
                      Tensor& dweight, Tensor& dbias, bool training) {
   Tensor none;
-  backward<T>(context, dy, x, weight, {}, mean, scale, {}, dx, dweight, dbias, none, training,
-              false);
+  backward<T, W>(context, dy, x, weight, {}, mean, scale, {}, dx, dweight, dbias, none, training,
+                 false);
 }
 
-template <class T>
+template <class T, class W>
 void batch_norm_relu_grad(const Context& context, const Tensor& dy, const Tensor& x,
                           const Tensor& weight, const Tensor& bias, const Tensor& mean,
                           const Tensor& scale, const Tensor& y, Tensor& dx, Tensor& dweight,
                           Tensor& dbias, Tensor& dresidual, bool training) {
-  backward<T>(context, dy, x, weight, bias, mean, scale, y, dx, dweight, dbias, dresidual, training,
-              true);
+  backward<T, W>(context, dy, x, weight, bias, mean, scale, y, dx, dweight, dbias, dresidual,
+                 training, true);
 }
 
-template <class T>
+template <class T, class W>
 void batch_norm_again(const Context& context, const Tensor& tx, const Tensor& weight,
                       const Tensor& bias, const Tensor& tmean, const Tensor& tscale,
                       const Tensor& residual, Tensor& ty, bool relu) {
-  const T *x = in<T>(tx), *w = in<T>(weight), *b = in<T>(bias), *add = in<T>(residual);
-  const T *mean = in<T>(tmean), *scale = in<T>(tscale);
-  T* y = out<T>(ty);
+  const T *w = in<T>(weight), *b = in<T>(bias), *mean = in<T>(tmean), *scale = in<T>(tscale);
+  const W *x = in<W>(tx), *add = in<W>(residual);
+  W* y = out<W>(ty);
   const Layout v(tx);
   const auto affine = [&](int64_t c) {
     return Affine<T>{mean[c], w ? scale[c] * w[c] : scale[c], b ? b[c] : T(0)};
@@ -195,7 +198,7 @@ void batch_norm_again(const Context& context, const Tensor& tx, const Tensor& we
   if (!v.by_pixels) {
     v.each_channel([&](int64_t c) {
       v.runs(c, [&](int64_t at) {
-        normalise_run<T>(x + at, v.size, affine(c), add ? add + at : nullptr, relu, y + at);
+        normalise_run(x + at, v.size, affine(c), add ? add + at : nullptr, relu, y + at);
       });
     });
     return;
@@ -205,18 +208,26 @@ void batch_norm_again(const Context& context, const Tensor& tx, const Tensor& we
   Columns<T> f(workspace.as<void>(), v.channels);
   for (int64_t c = 0; c < v.channels; ++c) f.set(c, affine(c));
   parts.each([&](int64_t, int64_t begin, int64_t end) {
-    normalise_pixels<T>(x, v.channels, begin, end, f, add, relu, y);
+    normalise_pixels(x, v.channels, begin, end, f, add, relu, y);
   });
 }
 
 void register_batch_norm() {
-  register_floats<&batch_norm<float>, &batch_norm<double>, Outputs::updated>("batch_norm");
-  register_floats<&batch_norm_relu<float>, &batch_norm_relu<double>, Outputs::updated>(
-      "batch_norm_relu");
-  register_floats<&batch_norm_grad<float>, &batch_norm_grad<double>>("batch_norm_grad");
-  register_floats<&batch_norm_again<float>, &batch_norm_again<double>>("batch_norm_again");
-  register_floats<&batch_norm_relu_grad<float>, &batch_norm_relu_grad<double>>(
-      "batch_norm_relu_grad");
+  register_floats_narrow<&batch_norm<float, float>, &batch_norm<double, double>,
+                         &batch_norm<float, Half>, &batch_norm<float, BFloat16>, Outputs::updated,
+                         0, 7>("batch_norm");
+  register_floats_narrow<&batch_norm_relu<float, float>, &batch_norm_relu<double, double>,
+                         &batch_norm_relu<float, Half>, &batch_norm_relu<float, BFloat16>,
+                         Outputs::updated, 0, 5, 8>("batch_norm_relu");
+  register_floats_narrow<&batch_norm_grad<float, float>, &batch_norm_grad<double, double>,
+                         &batch_norm_grad<float, Half>, &batch_norm_grad<float, BFloat16>,
+                         Outputs::written, 0, 1, 5>("batch_norm_grad");
+  register_floats_narrow<&batch_norm_again<float, float>, &batch_norm_again<double, double>,
+                         &batch_norm_again<float, Half>, &batch_norm_again<float, BFloat16>,
+                         Outputs::written, 0, 5, 6>("batch_norm_again");
+  register_floats_narrow<&batch_norm_relu_grad<float, float>, &batch_norm_relu_grad<double, double>,
+                         &batch_norm_relu_grad<float, Half>, &batch_norm_relu_grad<float, BFloat16>,
+                         Outputs::written, 0, 1, 6, 7, 10>("batch_norm_relu_grad");
 }
 
 }  // namespace

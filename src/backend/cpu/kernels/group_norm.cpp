@@ -10,8 +10,8 @@
 
 #include <cmath>
 
-#include "backend/cpu/elementwise/through_f32.h"
-#include "backend/cpu/reduce/batch_norm-inl.h"
+#include "backend/cpu/elementwise/narrow_through_f32.h"
+#include "backend/cpu/reduce/batch_norm_narrow-inl.h"
 #include "backend/cpu/runtime/isa.h"
 #include "backend/kernel.h"
 
@@ -96,9 +96,9 @@ void group_norm_planes(const Groups& v, const GroupStatistics<T>& statistics, co
   });
 }
 
-template <class T>
+template <class T, class W>
 void group_norm_pixels(const Context& context, const Groups& v,
-                       const GroupStatistics<T>& statistics, const T* x, T* y) {
+                       const GroupStatistics<T>& statistics, const W* x, W* y) {
   const size_t sums = static_cast<size_t>(v.n * v.parts * v.channels) * sizeof(Moments);
   const size_t maps = static_cast<size_t>(v.n * v.channels) * sizeof(Affine<T>);
   const Workspace workspace = context.workspace(sums + maps);
@@ -122,7 +122,7 @@ void group_norm_pixels(const Context& context, const Groups& v,
       to.set(c, statistics.map(group, c));
   });
   v.each_part([&](int64_t, int64_t image, int64_t begin, int64_t end) {
-    normalise_pixels<T>(x, v.channels, begin, end, columns_of(image), nullptr, false, y);
+    normalise_pixels<W>(x, v.channels, begin, end, columns_of(image), nullptr, false, y);
   });
 }
 
@@ -146,15 +146,13 @@ void group_norm_16_bits(const Context& context, const Tensor& x, const Tensor& w
 #if HWY_TARGET != HWY_SCALAR
   if constexpr (kLoads<W>) {
     const Groups v(x, params.groups);
-    if (!v.by_pixels) {
-      WideArgument<const Tensor&> wide_weight(context, weight, kOutputs);
-      WideArgument<const Tensor&> wide_bias(context, bias, kOutputs);
-      return group_norm_planes<float, W>(
-          v,
-          {in<float>(wide_weight.value()), in<float>(wide_bias.value()), out<float>(mean),
-           out<float>(scale), params.eps},
-          in<W>(x), out<W>(y));
-    }
+    WideArgument<const Tensor&> wide_weight(context, weight, kOutputs);
+    WideArgument<const Tensor&> wide_bias(context, bias, kOutputs);
+    const GroupStatistics<float> statistics{in<float>(wide_weight.value()),
+                                            in<float>(wide_bias.value()), out<float>(mean),
+                                            out<float>(scale), params.eps};
+    if (v.by_pixels) return group_norm_pixels(context, v, statistics, in<W>(x), out<W>(y));
+    return group_norm_planes<float, W>(v, statistics, in<W>(x), out<W>(y));
   }
 #endif
   ThroughF32<&group_norm<float>, kOutputs>::run(context, x, weight, bias, y, mean, scale, params);
@@ -202,12 +200,14 @@ void parameter_gradients(const Groups& v, const GradSums* sums, const T* scale, 
   }
 }
 
-template <class T>
+/// Of activations stored as W.
+template <class T, class W>
 void group_norm_grad(const Context& context, const Tensor& tdy, const Tensor& tx,
                      const Tensor& weight, const Tensor& tmean, const Tensor& tscale, Tensor& tdx,
                      Tensor& dweight, Tensor& dbias, const GroupNormParams& params) {
-  const T *dy = in<T>(tdy), *x = in<T>(tx), *mean = in<T>(tmean), *scale = in<T>(tscale);
-  T* const dx = out<T>(tdx);
+  const T *mean = in<T>(tmean), *scale = in<T>(tscale);
+  const W *dy = in<W>(tdy), *x = in<W>(tx);
+  W* const dx = out<W>(tdx);
   const Groups v(tx, params.groups);
   const int64_t all = v.n * v.channels, parts = v.by_pixels ? v.parts : 0;
   const Workspace workspace =
@@ -220,11 +220,11 @@ void group_norm_grad(const Context& context, const Tensor& tdy, const Tensor& tx
       const Affine<T> f{mean[group], scale[group], T(0)};
       for (int64_t c = first; c < first + v.width; ++c) {
         sums[c] = {};
-        run_sums<T>(Mask::none, dy + c * v.size, x + c * v.size, nullptr, v.size, f, nullptr,
+        run_sums<W>(Mask::none, dy + c * v.size, x + c * v.size, nullptr, v.size, f, nullptr,
                     sums[c].sum, sums[c].dot);
       }
       gradient.each_channel(group, first, [&](int64_t c, const Slope<T>& s) {
-        run_gradient<T>(Mask::none, dy + c * v.size, x + c * v.size, nullptr, v.size, f, s,
+        run_gradient<W>(Mask::none, dy + c * v.size, x + c * v.size, nullptr, v.size, f, s,
                         dx + c * v.size);
       });
     });
@@ -241,7 +241,7 @@ void group_norm_grad(const Context& context, const Tensor& tdy, const Tensor& tx
       maps.set(c % v.channels, {mean[group], scale[group], T(0)});
   });
   v.each_part([&](int64_t part, int64_t image, int64_t begin, int64_t end) {
-    pixel_sums<T>(Mask::none, dy, x, nullptr, v.channels, begin, end, maps_of(image), nullptr,
+    pixel_sums<W>(Mask::none, dy, x, nullptr, v.channels, begin, end, maps_of(image), nullptr,
                   of_parts + part * v.channels);
   });
   v.each_group([&](int64_t group, int64_t first) {
@@ -260,7 +260,7 @@ void group_norm_grad(const Context& context, const Tensor& tdy, const Tensor& tx
   });
   v.each_part([&](int64_t, int64_t image, int64_t begin, int64_t end) {
     const Columns<T> maps = maps_of(image);
-    pixel_gradient<T>(Mask::none, dy, x, nullptr, v.channels, begin, end, maps,
+    pixel_gradient<W>(Mask::none, dy, x, nullptr, v.channels, begin, end, maps,
                       SlopeColumns<T>(maps.end(), v.channels), dx);
   });
   parameter_gradients(v, sums, scale, out<T>(dweight), out<T>(dbias));
@@ -272,7 +272,9 @@ void register_group_norm() {
   backend::register_kernel("group_norm", DeviceKind::cpu, DType::f16, &group_norm_16_bits<Half>);
   backend::register_kernel("group_norm", DeviceKind::cpu, DType::bf16,
                            &group_norm_16_bits<BFloat16>);
-  register_floats<&group_norm_grad<float>, &group_norm_grad<double>>("group_norm_grad");
+  register_floats_narrow<&group_norm_grad<float, float>, &group_norm_grad<double, double>,
+                         &group_norm_grad<float, Half>, &group_norm_grad<float, BFloat16>,
+                         Outputs::written, 0, 1, 5>("group_norm_grad");
 }
 
 }  // namespace

@@ -5,7 +5,9 @@
 #include <hwy/foreach_target.h>
 #include "backend/cpu/runtime/small_baseline-inl.h"
 
+#include "backend/cpu/elementwise/convert.h"
 #include "backend/cpu/elementwise/loop.h"
+#include "backend/cpu/elementwise/narrow_through_f32.h"
 #include "backend/cpu/elementwise/rows_through_f32.h"
 #include "backend/cpu/reduce/moments-inl.h"
 #include "backend/cpu/runtime/isa.h"
@@ -117,52 +119,101 @@ void layer_norm_link(void* const* operands, int64_t n, const formula::Params& pa
                        params.a);
 }
 
-/// dx may be the residual.
-template <class T>
-void layer_norm_grad_add(const Context& context, const Tensor& tdy, const Tensor& tx,
-                         const Tensor& weight, const Tensor& tmean, const Tensor& tscale,
-                         const Tensor& tresidual, Tensor& tdx, Tensor& dweight, Tensor& dbias) {
+/// Some rows of dy, x and dx at a time: where they are, or of 16 bits their f32 copies in the
+/// cache.
+template <class T, class W>
+class GradRows {
+ public:
+  static constexpr bool kCopies = !std::is_same_v<T, W>;
+  static int64_t count(int64_t n) { return kCopies ? std::clamp<int64_t>(kRun / n, 1, kRun) : 1; }
+  /// Numbers that the copies take.
+  static int64_t scratch(int64_t n) { return kCopies ? 3 * count(n) * n : 0; }
+
+  GradRows(const W* dy, const W* x, W* dx, int64_t numbers, T* scratch)
+      : to_(dx), numbers_(numbers) {
+    if constexpr (kCopies) {
+      up = scratch;
+      from = scratch + numbers;
+      to = scratch + 2 * numbers;
+      convert_run(dy, scratch, numbers);
+      convert_run(x, scratch + numbers, numbers);
+    } else {
+      up = dy;
+      from = x;
+      to = dx;
+    }
+  }
+  void finish() const {
+    if constexpr (kCopies) convert_run(to, to_, numbers_);
+  }
+
+  const T *up, *from;
+  T* to;
+
+ private:
+  W* to_;
+  int64_t numbers_;
+};
+
+/// dx may be the residual. Of activations stored as W.
+template <class T, class W>
+void layer_norm_gradients(const Context& context, const Tensor& tdy, const Tensor& tx,
+                          const Tensor& weight, const Tensor& tmean, const Tensor& tscale,
+                          const Tensor& tresidual, Tensor& tdx, Tensor& dweight, Tensor& dbias) {
+  using Rows = GradRows<T, W>;
   const int64_t rows = tmean.numel(), n = dweight.numel();
   const T* residual = in<T>(tresidual);
-  const T *dy = in<T>(tdy), *x = in<T>(tx), *w = in<T>(weight);
-  const T *mean = in<T>(tmean), *scale = in<T>(tscale);
-  T *dx = out<T>(tdx), *dw = out<T>(dweight), *db = out<T>(dbias);
+  const W *dy = in<W>(tdy), *x = in<W>(tx);
+  const T *w = in<T>(weight), *mean = in<T>(tmean), *scale = in<T>(tscale);
+  W* dx = out<W>(tdx);
+  T *dw = out<T>(dweight), *db = out<T>(dbias);
   // Parts of rows, their number fixed by the shape, each with column sums of its own.
   const int64_t parts = std::clamp<int64_t>(rows / 32, 1, 16);
+  const int64_t at_once = n > 0 ? Rows::count(n) : 1, numbers = n > 0 ? n + Rows::scratch(n) : 0;
   const Workspace space =
       context.workspace(static_cast<size_t>(2 * parts * n + 1) * sizeof(double) +
-                        static_cast<size_t>(parts * n) * sizeof(T));
+                        static_cast<size_t>(parts * numbers) * sizeof(T));
   double* sums = space.as<double>();
   T* scratch = reinterpret_cast<T*>(sums + 2 * parts * n + 1);
   const int64_t grain =
       std::max<int64_t>(1, kElementwiseGrain * parts / std::max<int64_t>(rows * n, 1));
+  // Row r of the tensors.
+  const auto row_gradient = [&](int64_t r, const T* up, const T* from, T* to, T* g, double* sw,
+                                double* sb) {
+    const T m = mean[r], s = scale[r];
+    for (int64_t i = 0; i < n; ++i) {
+      sw[i] += static_cast<double>(up[i] * ((from[i] - m) * s));
+      sb[i] += static_cast<double>(up[i]);
+    }
+    const T* weighted = up;
+    if (w) {
+      for (int64_t i = 0; i < n; ++i) g[i] = up[i] * w[i];
+      weighted = g;
+    }
+    double sum = 0, dot = 0;
+    grad_sums(weighted, from, n, m, sum, dot);
+    const double count = static_cast<double>(n), sd = static_cast<double>(s);
+    const T shift = static_cast<T>(sd * sum / count);
+    const T slope = static_cast<T>(sd * sd * sd * dot / count);
+    if (const T* more = residual ? residual + r * n : nullptr)
+      for (int64_t i = 0; i < n; ++i)
+        to[i] = more[i] + (s * weighted[i] - slope * (from[i] - m) - shift);
+    else
+      for (int64_t i = 0; i < n; ++i) to[i] = s * weighted[i] - slope * (from[i] - m) - shift;
+  };
   parallel_for(parts, grain, [&](int64_t part, int64_t end) {
     for (; part < end; ++part) {
       double *sw = sums + 2 * part * n, *sb = sw + n;
-      T* g = scratch + part * n;
+      T* g = scratch + part * numbers;
       std::fill_n(sw, 2 * n, 0.0);
-      for (int64_t r = rows * part / parts; r < rows * (part + 1) / parts; ++r) {
-        const T *from = x + r * n, *up = dy + r * n, m = mean[r], s = scale[r];
-        T* to = dx + r * n;
-        for (int64_t i = 0; i < n; ++i) {
-          sw[i] += static_cast<double>(up[i] * ((from[i] - m) * s));
-          sb[i] += static_cast<double>(up[i]);
-        }
-        const T* weighted = up;
-        if (w) {
-          for (int64_t i = 0; i < n; ++i) g[i] = up[i] * w[i];
-          weighted = g;
-        }
-        double sum = 0, dot = 0;
-        grad_sums(weighted, from, n, m, sum, dot);
-        const double count = static_cast<double>(n), sd = static_cast<double>(s);
-        const T shift = static_cast<T>(sd * sum / count);
-        const T slope = static_cast<T>(sd * sd * sd * dot / count);
-        if (const T* more = residual ? residual + r * n : nullptr)
-          for (int64_t i = 0; i < n; ++i)
-            to[i] = more[i] + (s * weighted[i] - slope * (from[i] - m) - shift);
-        else
-          for (int64_t i = 0; i < n; ++i) to[i] = s * weighted[i] - slope * (from[i] - m) - shift;
+      const int64_t last = rows * (part + 1) / parts;
+      for (int64_t first = rows * part / parts; first < last; first += at_once) {
+        const int64_t count = std::min(at_once, last - first), at = first * n;
+        const Rows block(dy + at, x + at, dx + at, count * n, g + n);
+        for (int64_t k = 0; k < count; ++k)
+          row_gradient(first + k, block.up + k * n, block.from + k * n, block.to + k * n, g, sw,
+                       sb);
+        block.finish();
       }
     }
   });
@@ -178,10 +229,17 @@ void layer_norm_grad_add(const Context& context, const Tensor& tdy, const Tensor
 }
 
 template <class T>
+void layer_norm_grad_add(const Context& context, const Tensor& dy, const Tensor& x,
+                         const Tensor& weight, const Tensor& mean, const Tensor& scale,
+                         const Tensor& residual, Tensor& dx, Tensor& dweight, Tensor& dbias) {
+  layer_norm_gradients<T, T>(context, dy, x, weight, mean, scale, residual, dx, dweight, dbias);
+}
+
+template <class T, class W>
 void layer_norm_grad(const Context& context, const Tensor& dy, const Tensor& x,
                      const Tensor& weight, const Tensor& mean, const Tensor& scale, Tensor& dx,
                      Tensor& dweight, Tensor& dbias) {
-  layer_norm_grad_add<T>(context, dy, x, weight, mean, scale, Tensor(), dx, dweight, dbias);
+  layer_norm_gradients<T, W>(context, dy, x, weight, mean, scale, Tensor(), dx, dweight, dbias);
 }
 
 template <class W, class Rest>
@@ -214,7 +272,9 @@ void register_layer_norm() {
                            &layer_norm_16_bits<Half, ByRows>);
   backend::register_kernel("layer_norm", DeviceKind::cpu, DType::bf16,
                            &layer_norm_16_bits<BFloat16, ByRows>);
-  register_floats<&layer_norm_grad<float>, &layer_norm_grad<double>>("layer_norm_grad");
+  register_floats_narrow<&layer_norm_grad<float, float>, &layer_norm_grad<double, double>,
+                         &layer_norm_grad<float, Half>, &layer_norm_grad<float, BFloat16>,
+                         Outputs::written, 0, 1, 5>("layer_norm_grad");
   backend::for_each_type(formula::List<float, double>{}, []<class T>(std::type_identity<T>) {
     backend::register_row_link("layer_norm", dtype_of<T>, &layer_norm_link<T>);
     // Not in 16 bits: the gradient would not be rounded before the addition, as it is apart.
