@@ -1,8 +1,11 @@
 // matmul on the CPU: products of strided matrices through gemm.
+#include <optional>
+
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/cpu/elementwise/through_f32.h"
 #include "backend/cpu/gemm/gemm.h"
 #include "backend/cpu/gemm/gemm_bf16.h"
+#include "backend/cpu/runtime/scratch.h"
 #include "backend/kernel.h"
 
 namespace brim::cpu {
@@ -69,13 +72,21 @@ void matmul_bf16(const Context& context, const Tensor& a, const Tensor& b, Tenso
   if (!multiplies_bf16())
     return ThroughF32<&matmul<float>, Outputs::written>::run(context, a, b, y);
   const int64_t sums = bf16_sums(m, n, k);
-  const Workspace space = context.workspace(static_cast<size_t>(sums) * sizeof(float));
-  float* const kept = sums > 0 ? space.as<float>() : nullptr;
+  // Threads share the products of a stack, each with sums of its own, or where there are too few
+  // of them, the parts of one product after the other.
+  const int64_t products = sums > 0 ? y.numel() / sums : 0;
+  const bool in_turn = sums > 0 && products < 2 * num_threads();
+  std::optional<PartScratch> scratch;
+  if (sums > 0)
+    scratch.emplace(context, in_turn ? 1 : products, 1, static_cast<size_t>(sums) * sizeof(float));
   for_each_product<BFloat16>(
-      a, b, y, sums > 0,
+      a, b, y, in_turn,
       [&](int64_t rows, int64_t columns, int64_t depth, const Matrix<BFloat16>& left,
-          const Matrix<BFloat16>& right, BFloat16* to,
-          int64_t ld) { gemm_bf16(rows, columns, depth, left, right, to, ld, kept); });
+          const Matrix<BFloat16>& right, BFloat16* to, int64_t ld) {
+        if (!scratch) return gemm_bf16(rows, columns, depth, left, right, to, ld, nullptr);
+        const PartScratch::Slot slot(*scratch);
+        gemm_bf16(rows, columns, depth, left, right, to, ld, slot.as<float>());
+      });
 }
 
 const bool registered =
