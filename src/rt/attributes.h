@@ -25,6 +25,16 @@ struct ConvolutionAttributes {
   double low = -kInfinity, high = kInfinity;  ///< bounds of outputs: a ReLU has 0 and infinity
 };
 
+/// A convolution of one group without strides and dilation, of few channels. x: (n, c, h, w), or
+/// (n, h, w, c); y: (n, oh, ow, o), of which each is the largest of 2 x 2 sums where they are
+/// pooled. Weights (tiles, c * kh * kw, 6): outputs in tiles of 6, those beyond the last are
+/// zeros; then a bias in as many numbers as the tiles have outputs.
+struct PlaneConvolutionAttributes {
+  int64_t kernel_h = 1, kernel_w = 1, top = 0, left = 0;
+  double low = -kInfinity, high = kInfinity;
+  int64_t is_nhwc = 0, is_pooled = 0;
+};
+
 /// f32 to u8: round(x * inverse) + zero_point, half to even, held in 0..255; NaN becomes 0. x and y
 /// have as many elements. A quantize_colours has the same, and moves the planes of images of three
 /// colours into their pixels.

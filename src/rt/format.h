@@ -104,10 +104,11 @@ enum class OpCode : uint32_t {
   gather = 12,
   quantize = 13,
   int8_convolution = 14,
-  int8_winograd = 15,     ///< by Winograd's transform where that is the faster way
-  quantize_colours = 16,  ///< (n, 3, h, w) in f32 to (n, h, w, 3) in u8
-  picture = 32,           ///< ops/picture.h
-  top = 33,               ///< ops/choice.h
+  int8_winograd = 15,      ///< by Winograd's transform where that is the faster way
+  quantize_colours = 16,   ///< (n, 3, h, w) in f32 to (n, h, w, 3) in u8
+  plane_convolution = 17,  ///< of few channels and outputs; pooled where the network has that
+  picture = 32,            ///< ops/picture.h
+  top = 33,                ///< ops/choice.h
   argmax = 34,
 };
 

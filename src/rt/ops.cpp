@@ -7,6 +7,7 @@ const Op* const kOps[] = {
     &kConvolutionOp, &kWinogradOp, &kDepthwiseOp, &kMaxPoolOp,         &kAveragePoolOp,
     &kUnaryOp,       &kBinaryOp,   &kSoftmaxOp,   &kLayerNormOp,       &kCopyOp,
     &kMatmulOp,      &kGatherOp,   &kQuantizeOp,  &kInt8ConvolutionOp, &kInt8WinogradOp,
-    &kPictureOp,     &kTopOp,      &kArgmaxOp,    &kQuantizeColoursOp, nullptr};
+    &kPictureOp,     &kTopOp,      &kArgmaxOp,    &kQuantizeColoursOp, &kPlaneConvolutionOp,
+    nullptr};
 
 }  // namespace brim::rt

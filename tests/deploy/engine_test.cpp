@@ -47,6 +47,10 @@ std::vector<EngineCase> engine_cases() {
     all.push_back({"Conv" + name, layer<Conv2d>(o), {o.in, h, w}});
   };
   conv("Plain", {.in = 5, .out = 7, .kernel = 3}, 9, 11);
+  // Few outputs, whose vectors hold columns: tiles of 6 and 3, an odd number of rows, borders.
+  conv("Planes", {.in = 3, .out = 6, .kernel = 5}, 32, 32);
+  conv("PlanesPadded", {.in = 1, .out = 10, .kernel = 3, .padding = {1, 2}}, 9, 61);
+  conv("PlanesWide", {.in = 4, .out = 1, .kernel = {1, 7}, .bias = false}, 5, 70);
   conv("Winograd", {.in = 32, .out = 48, .kernel = 3, .padding = 1}, 14, 13);
   conv("Pointwise", {.in = 24, .out = 40, .kernel = 1, .bias = false}, 10, 10);
   conv("Strided", {.in = 16, .out = 64, .kernel = 3, .stride = 2, .padding = 1}, 15, 14);
@@ -159,6 +163,15 @@ std::vector<EngineCase> engine_cases() {
       {"LayerNorm",
        [] { return std::make_unique<nn::LayerNorm>(nn::LayerNorm::Options{.shape = {6}}); },
        {4, 6}});
+  for (const int64_t side : {26, 31})
+    all.push_back({"PlanesPooled" + std::to_string(side),
+                   [] {
+                     auto net = std::make_unique<nn::Sequential>();
+                     net->push<nn::Conv2d>({.in = 2, .out = 8, .kernel = 3, .padding = 1});
+                     net->push<nn::ReLU>().push<nn::MaxPool2d>({.kernel = 2});
+                     return net;
+                   },
+                   {2, side, side + 1}});
   all.push_back({"FlattenedLinear",
                  [] {
                    auto net = std::make_unique<nn::Sequential>();

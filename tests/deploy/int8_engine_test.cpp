@@ -290,8 +290,8 @@ TEST_P(EngineZooInIntegers, ComputesTheSame) {
                      {.only_faster = false});
   const char* const kept = std::getenv("BRIM_ENGINE_ZOO");
   const std::string path = (kept ? std::string(kept) + "/" : folder / "") + name + "-int8.brim";
-  deploy::EngineSummary made =
-      deploy::save_engine(path, *network, random_input(input, 1), {.threads = 2});
+  deploy::EngineSummary made = deploy::save_engine(path, *network, random_input(input, 1),
+                                                   {.metadata = {{"model", name}}, .threads = 2});
   EXPECT_GT(made.operators["int8_convolution"], 0);
   const Tensor x = random_input(input, 1);
   EXPECT_LT(relative_difference(OpenedEngine(path)(x), (*network)(x)), 0.02);

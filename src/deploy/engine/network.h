@@ -39,7 +39,8 @@ struct EngineNode {
   double low = -rt::kInfinity, high = rt::kInfinity;  ///< bounds of the result
   std::optional<QuantParams> quantized_input;         ///< u8, of a layer in 8-bit integers
   std::optional<QuantParams> quantized_output;        ///< output 1: output 0 in u8
-  bool is_kept = true;                                ///< whether output 0 is wanted, too
+  bool is_pooled = false;  ///< the result is the largest of each 2 x 2 of a convolution's
+  bool is_kept = true;     ///< whether output 0 is wanted, too
 
   bool is_bounded() const { return low != -rt::kInfinity || high != rt::kInfinity; }
   bool has(size_t input) const { return input < inputs.size() && inputs[input] >= 0; }
@@ -77,6 +78,9 @@ struct EngineNetwork {
     return static_cast<int>(values.size()) - 1;
   }
 };
+
+/// Whether a Conv is computed by vectors of columns.
+bool convolves_planes(const EngineNetwork& network, const EngineNode& node);
 
 /// Of a graph with batches of one size.
 EngineNetwork engine_network(const OnnxGraph& graph);

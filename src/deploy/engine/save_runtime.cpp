@@ -39,6 +39,9 @@ const std::vector<Kernel>& kernels() {
       {"convolution", "kConvolutionOp", kConvolution},
       {"winograd", "kWinogradOp", kConvolution},
       {"depthwise", "kDepthwiseOp", kConvolution},
+      {"plane_convolution",
+       "kPlaneConvolutionOp",
+       {"ops/plane_convolution.cpp", "kernels/plane_convolution.cpp"}},
       {"max_pool", "kMaxPoolOp", kPool},
       {"average_pool", "kAveragePoolOp", kPool},
       {"unary", "kUnaryOp", kElementwise},
@@ -144,7 +147,7 @@ std::string build_of(const std::vector<std::string>& sources, const std::string&
   std::vector<std::string> tiles;
   for (const std::string& path : sources)
     if (path.starts_with("src/rt/kernels/") && !path.ends_with("pool.cpp") &&
-        !path.ends_with("picture.cpp"))
+        !path.ends_with("picture.cpp") && !path.ends_with("plane_convolution.cpp"))
       tiles.push_back(path);
   std::string unrolled;
   if (!tiles.empty())

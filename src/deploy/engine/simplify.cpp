@@ -10,6 +10,7 @@
 
 #include "deploy/engine/flow.h"
 #include "deploy/engine/network.h"
+#include "deploy/engine/operators/windows.h"
 
 namespace brim::deploy {
 namespace {
@@ -38,6 +39,7 @@ class Simplifier {
     each([this](EngineNode& node) { return join_sum(node) || join_bounds(node); });
     join_integers(network_);
     drop_unused();
+    each([this](EngineNode& node) { return join_pool(node); });
   }
 
  private:
@@ -199,6 +201,22 @@ class Simplifier {
     if (!can) return false;
     before->low = low;
     before->high = high;
+    take_over(*before, node);
+    return true;
+  }
+
+  /// Windows of 2 x 2 side by side.
+  bool join_pool(EngineNode& node) {
+    if (node.op != "MaxPool") return false;
+    const OnnxWindows windows(node);
+    EngineNode* const before = flow_.only_maker(node.inputs[0]);
+    const OnnxWindows::Sizes two = {2, 2};
+    if (!before || before->is_pooled || windows.kernel != two || windows.strides != two ||
+        windows.pads != OnnxWindows::Sizes{0, 0, 0, 0} ||
+        windows.dilations != OnnxWindows::Sizes{1, 1} ||
+        node.attribute<int64_t>("ceil_mode", 0) != 0 || !convolves_planes(network_, *before))
+      return false;
+    before->is_pooled = true;
     take_over(*before, node);
     return true;
   }

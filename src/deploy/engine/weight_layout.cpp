@@ -6,6 +6,7 @@
 
 #include "formula/winograd.h"
 #include "rt/kernels/convolution.h"
+#include "rt/kernels/plane_convolution.h"
 
 namespace brim::deploy {
 namespace {
@@ -37,6 +38,18 @@ std::vector<float> panels_of_weights(const std::vector<float>& weights, int64_t 
       for (int64_t i = 0; i < inputs; ++i)
         for (int64_t t = 0; t < taps; ++t) panel[(t * inputs + i) * kPanel] = from[i * taps + t];
     }
+  return to;
+}
+
+std::vector<float> tiles_of_weights(const std::vector<float>& weights, int64_t outputs,
+                                    int64_t taps) {
+  const int64_t all = rt::plane_outputs(outputs);
+  std::vector<float> to(at(all * taps), 0.0F);
+  for (int64_t o = 0; o < outputs; ++o) {
+    float* const tile = to.data() + o / rt::kPlaneOutputs * taps * rt::kPlaneOutputs;
+    for (int64_t t = 0; t < taps; ++t)
+      tile[t * rt::kPlaneOutputs + o % rt::kPlaneOutputs] = weights[at(o * taps + t)];
+  }
   return to;
 }
 

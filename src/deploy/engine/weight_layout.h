@@ -10,6 +10,9 @@ namespace brim::deploy {
 /// (groups * outputs, inputs, taps) to (groups, panels, taps * inputs, 16).
 std::vector<float> panels_of_weights(const std::vector<float>& weights, int64_t groups,
                                      int64_t outputs, int64_t inputs, int64_t taps);
+/// (outputs, taps) to what a plane_convolution reads.
+std::vector<float> tiles_of_weights(const std::vector<float>& weights, int64_t outputs,
+                                    int64_t taps);
 /// (groups * outputs) to (groups, panels, 16).
 std::vector<float> panels_of_bias(const std::vector<float>& bias, int64_t groups);
 /// (channels, taps) to (taps, channels).

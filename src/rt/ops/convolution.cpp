@@ -1,8 +1,6 @@
 // Convolutions: that the file's weights are as many as the kernels read, and whom they go to.
 #include "rt/kernels/convolution.h"
 
-#include <initializer_list>
-
 #include "rt/ops/windows.h"
 #include "rt/step.h"
 
@@ -51,13 +49,6 @@ bool has_operands(const Step& s, bool is_u8 = false) {
                              y.dims[2] * a.stride_w + a.kernel_w * a.dilation_w})
     if (__builtin_mul_overflow(size, x.dims[2] * x.dims[3], &reach)) return false;
   return x.dims[3] > 0 && x.dims[3] % a.groups == 0 && y.dims[3] % a.groups == 0;
-}
-
-bool is_product_of(int64_t count, std::initializer_list<int64_t> factors) {
-  int64_t n = 1;
-  for (const int64_t factor : factors)
-    if (__builtin_mul_overflow(n, factor, &n)) return false;
-  return n == count;
 }
 
 int check_convolution(const Step& s, const Failure& fail) {

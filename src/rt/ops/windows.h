@@ -1,4 +1,4 @@
-// Sizes of windows in a file.
+// Sizes of windows, and of their weights, in a file.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,14 @@ inline bool are_windows(std::initializer_list<int64_t> sizes,
   for (const int64_t padding : paddings)
     if (padding < 0 || padding > kMaxWindow) return false;
   return true;
+}
+
+/// Of numbers of which some come out of a file.
+inline bool is_product_of(int64_t count, std::initializer_list<int64_t> factors) {
+  int64_t n = 1;
+  for (const int64_t factor : factors)
+    if (__builtin_mul_overflow(n, factor, &n)) return false;
+  return n == count;
 }
 
 }  // namespace brim::rt

@@ -1,11 +1,15 @@
 // Convolutions and products, with weights as the runtime's kernels read them.
 
+#include <algorithm>
+
 #include "deploy/engine/faster_convolution.h"
 #include "deploy/engine/lowering.h"
 #include "deploy/engine/operators/int8.h"
 #include "deploy/engine/operators/left_side.h"
 #include "deploy/engine/operators/windows.h"
 #include "deploy/engine/weight_layout.h"
+#include "rt/kernels/convolution.h"
+#include "rt/kernels/plane_convolution.h"
 
 namespace brim::deploy {
 namespace {
@@ -52,8 +56,32 @@ std::pair<uint32_t, int> depthwise_step(Lowering& to, const EngineNode& node,
   return {y, node.outputs.back()};
 }
 
+void plane_convolution(Lowering& to, const EngineNode& node) {
+  const Shape w = to.network.shape(node, 1);
+  const int id = node.inputs[0];
+  const OnnxWindows windows(node);
+  const rt::PlaneConvolutionAttributes a = {.kernel_h = w[2],
+                                            .kernel_w = w[3],
+                                            .top = windows.pads[0],
+                                            .left = windows.pads[1],
+                                            .low = node.low,
+                                            .high = node.high,
+                                            .is_nhwc = to.is_nhwc(id),
+                                            .is_pooled = node.is_pooled};
+  std::vector<float> weights = tiles_of_weights(weights_of(to, node, 1), w[0], w.numel() / w[0]);
+  std::vector<float> bias = node.has(2) ? weights_of(to, node, 2) : std::vector<float>();
+  bias.resize(weights.size() / static_cast<size_t>(w.numel() / w[0]), 0.0F);
+  const Shape shape = to.network.values[static_cast<size_t>(node.outputs[0])].shape;
+  const uint32_t y = to.made({shape[0], shape[2], shape[3], shape[1]});
+  to.step(rt::OpCode::plane_convolution,
+          {a.is_nhwc ? to.nhwc(id) : to.plain(id), add_weights(to, weights), add_weights(to, bias)},
+          y, a);
+  to.set_nhwc(node.outputs[0], y);
+}
+
 void convolution(Lowering& to, const EngineNode& node) {
   if (node.quantized_input) return int8_convolution(to, node);
+  if (convolves_planes(to.network, node)) return plane_convolution(to, node);
   const Shape w = to.network.shape(node, 1);
   BRIM_CHECK(w.rank() == 4, NotImplemented, "kernels of {} axes", w.rank() - 2);
   const int64_t groups = node.attribute<int64_t>("group", 1);
@@ -195,4 +223,22 @@ const bool registered_layers = register_operator("Conv", &convolution) &&
                                register_operator("MatMul", &matmul);
 
 }  // namespace
+
+bool convolves_planes(const EngineNetwork& network, const EngineNode& node) {
+  if (node.op != "Conv" || node.quantized_input || node.residual >= 0 ||
+      !network.is_constant(node, 1))
+    return false;
+  const Shape w = network.shape(node, 1);
+  const OnnxWindows windows(node);
+  if (w.rank() != 4 || node.attribute<int64_t>("group", 1) != 1 || w[1] > rt::kMaxPlanes ||
+      std::max(w[2], w[3]) > rt::kMaxPlaneWindow || windows.strides != Sizes{1, 1} ||
+      windows.dilations != Sizes{1, 1})
+    return false;
+  // Vectors of AVX-512 that are multiplied for a row of sums, either way.
+  constexpr int64_t kColumns = 32;
+  const int64_t x_columns = network.shape(node, 0)[3];
+  const int64_t columns = x_columns + windows.pads[1] + windows.pads[3] - w[3] + 1;
+  const int64_t of_columns = (columns + kColumns - 1) / kColumns * 2 * rt::plane_outputs(w[0]);
+  return 4 * of_columns <= 3 * columns * rt::panels_of(w[0]);
+}
 }  // namespace brim::deploy
