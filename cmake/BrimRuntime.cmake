@@ -20,6 +20,9 @@ set_source_files_properties(src/rt/kernels/convolution.cpp src/rt/kernels/depthw
                             src/rt/kernels/elementwise.cpp src/rt/kernels/int8_convolution.cpp src/rt/kernels/int8_winograd.cpp
                             PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
 set_target_properties(brim_rt_objects brim_rt_static PROPERTIES POSITION_INDEPENDENT_CODE ON)
+if(BRIM_FUZZ) # engine_fuzz finds its way by what it has covered of this
+  target_compile_options(brim_rt_objects PRIVATE -fsanitize=fuzzer-no-link)
+endif()
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64) # SSE4, too, whatever libbrim has
   target_compile_options(brim_rt_objects PRIVATE -UHWY_DISABLED_TARGETS -DHWY_DISABLED_TARGETS=HWY_SSSE3)
 endif()
