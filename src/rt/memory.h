@@ -1,6 +1,8 @@
 // Memory by the program's allocator, or the C library's.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <cstdlib>
 
@@ -24,10 +26,19 @@ class Memory {
   }
 
  private:
+  /// Much of it in huge pages, where the system has them: the first run writes to all of it, and a
+  /// fault for each small page takes longer than the system's clearing.
   static void* allocate(void*, size_t bytes, size_t alignment) {
+    constexpr size_t kHugePage = size_t{1} << 21, kHalf = kHugePage / 2;
+    if (bytes >= kHalf) alignment = kHugePage;
     const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-    return rounded < bytes ? nullptr
-                           : std::aligned_alloc(alignment, rounded > 0 ? rounded : alignment);
+    if (rounded < bytes) return nullptr;
+    void* const memory = std::aligned_alloc(alignment, rounded > 0 ? rounded : alignment);
+#ifdef MADV_HUGEPAGE
+    if (memory && bytes >= kHalf)  // a hint: failing is harmless
+      madvise(memory, (bytes + kHalf) / kHugePage * kHugePage, MADV_HUGEPAGE);
+#endif
+    return memory;
   }
   static void release(void*, void* memory, size_t) { std::free(memory); }
 

@@ -14,6 +14,7 @@
 #include "deploy/counted_memory.h"
 #include "deploy/opened_engine.h"
 #include "rt/format.h"
+#include "rt/memory.h"
 #include "sanitized.h"
 #include "temporary_folder.h"
 
@@ -53,6 +54,21 @@ class Runtime : public testing::Test {
   static inline TemporaryFolder* folder_ = nullptr;
   static inline nn::Module* network_ = nullptr;
 };
+
+TEST(RuntimeMemory, IsAlignedAndWhole) {
+  const rt::Memory memory;
+  constexpr size_t kMiB = size_t{1} << 20;  // with sizes around those that go into huge pages
+  for (const size_t bytes :
+       {size_t{0}, size_t{1}, kMiB - 1, kMiB, 2 * kMiB + 1, 3 * kMiB, 5 * kMiB - 1}) {
+    char* const block = static_cast<char*>(memory.take(bytes));
+    ASSERT_NE(block, nullptr) << bytes;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % rt::kAlignment, 0U) << bytes;
+    std::memset(block, 1, bytes);
+    memory.give_back(block, bytes);
+  }
+  for (const size_t bytes : {SIZE_MAX, SIZE_MAX - kMiB, SIZE_MAX / 2})
+    EXPECT_EQ(memory.take(bytes), nullptr) << bytes;
+}
 
 TEST_F(Runtime, TakesMemoryOnlyBeforeItRuns) {
   CountedMemory counted;
