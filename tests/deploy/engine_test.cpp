@@ -140,6 +140,19 @@ std::vector<EngineCase> engine_cases() {
   f("BroadcastConstant", {5, 4}, [](const Tensor& x) {
     return (x - arange(0, 4).to(f32)) / (arange(0, 5).to(f32).reshape({5, 1}) + 1.0);
   });
+  for (const auto& size : std::vector<Pair>{{10, 14}, {6, 8}, {4, 5}})
+    for (const bool corners : {false, true}) {
+      InterpolateOptions to = {.size = size, .align_corners = corners};
+      const std::string name = std::to_string(size.h) + "x" + std::to_string(size.w);
+      if (!corners)
+        f("Nearest" + name, image, [to](const Tensor& x) { return interpolate(relu(x), to); });
+      to.mode = Interpolation::bilinear;
+      f("Bilinear" + name + (corners ? "Corners" : ""), image,
+        [to](const Tensor& x) { return interpolate(x, to); });
+    }
+  f("Larger", image, [](const Tensor& x) { return interpolate(x, {.scale = 1.5}); });
+  f("LargerBetweenPixels", image,
+    [](const Tensor& x) { return interpolate(x, {.scale = 2, .mode = Interpolation::bilinear}); });
   f("Softmax", {7, 5}, [](const Tensor& x) { return softmax(x, -1); });
   f("SoftmaxOfAxis", {7, 5}, [](const Tensor& x) { return softmax(x, 1); });
   f("SoftmaxOfChannels", image, [](const Tensor& x) { return softmax(x, 1); });
@@ -159,6 +172,13 @@ std::vector<EngineCase> engine_cases() {
       {"BatchNorm",
        [] { return std::make_unique<nn::BatchNorm2d>(nn::BatchNorm2d::Options{.features = 5}); },
        image});
+  all.push_back({"GroupNorm",
+                 layer<nn::GroupNorm>(nn::GroupNorm::Options{.groups = 3, .channels = 6}),
+                 {6, 5, 4}});
+  all.push_back(
+      {"GroupNormWithoutWeights",
+       layer<nn::GroupNorm>(nn::GroupNorm::Options{.groups = 2, .channels = 4, .affine = false}),
+       {4, 7}});
   all.push_back(
       {"LayerNorm",
        [] { return std::make_unique<nn::LayerNorm>(nn::LayerNorm::Options{.shape = {6}}); },

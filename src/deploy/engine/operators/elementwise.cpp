@@ -1,5 +1,8 @@
 // One element, or one row, at a time.
+#include <algorithm>
 #include <cmath>
+
+#include <brim/ops/create.h>
 
 #include "deploy/engine/lowering.h"
 
@@ -148,6 +151,29 @@ void layer_norm(Lowering& to, const EngineNode& node) {
   to.set_plain(node.outputs[0], y);
 }
 
+/// Groups are rows, whatever axes are behind them; what their elements are multiplied with and what
+/// is added are constants for each.
+void instance_norm(Lowering& to, const EngineNode& node) {
+  const Shape& shape = output_shape(to, node);
+  const int64_t groups = shape[1], size = shape.numel() / shape[0] / groups;
+  const uint32_t rows = to.view(to.plain(node.inputs[0]), {shape[0], groups, size});
+  uint32_t y = to.made(to.value(rows).dims);
+  to.step(rt::OpCode::layer_norm, {rows, to.constant(ones({size}), {size})}, y,
+          rt::LayerNormAttributes{double{node.attribute<float>("epsilon", 1e-5F)}});
+  const auto join = [&](size_t input, BinaryFormula formula, float nothing) {
+    BRIM_CHECK(to.network.is_constant(node, input), NotImplemented, "factors that are computed");
+    const Tensor& each = to.network.constant(node, input);
+    if (std::ranges::count(each.to_vector<float>(), nothing) == groups) return;
+    const uint32_t x = y;
+    y = to.made(to.value(x).dims);
+    to.step(rt::OpCode::binary, {x, to.constant(each, {groups, 1})}, y,
+            rt::BinaryAttributes{formula});
+  };
+  join(1, BinaryFormula::mul, 1);
+  join(2, BinaryFormula::add, 0);
+  to.set_plain(node.outputs[0], to.view(y, dims_of(shape)));
+}
+
 const bool registered_unary = register_operator("Relu", &relu) &&
                               register_operator("Clip", &clip) &&
                               register_operator("LeakyRelu", &leaky_relu) &&
@@ -174,7 +200,8 @@ const bool registered_binary = register_operator("Add", &binary<BinaryFormula::a
 
 const bool registered_rows = register_operator("Softmax", &softmax<false>) &&
                              register_operator("LogSoftmax", &softmax<true>) &&
-                             register_operator("LayerNormalization", &layer_norm);
+                             register_operator("LayerNormalization", &layer_norm) &&
+                             register_operator("InstanceNormalization", &instance_norm);
 
 }  // namespace
 }  // namespace brim::deploy
