@@ -117,6 +117,15 @@ uint32_t Lowering::view(uint32_t id, std::vector<int64_t> dims) {
   return add_value(std::move(v));
 }
 
+uint32_t Lowering::part(uint32_t id, int64_t first, std::vector<int64_t> dims) {
+  ProgramValue v = value(id);
+  v.offset += static_cast<uint64_t>(first) * rt::size_of(v.dtype);
+  BRIM_CHECK(v.storage >= 0 && v.offset % rt::kAlignment == 0, Error,
+             "[engine] a part that does not begin where a value can");
+  v.dims = std::move(dims);
+  return add_value(std::move(v));
+}
+
 uint32_t Lowering::transposed(uint32_t x, const std::vector<int>& order) {
   const std::vector<int64_t> from = value(x).dims;
   const size_t rank = from.size();
@@ -278,7 +287,7 @@ void Lowering::plan_memory() {
   std::map<int, uint64_t> offsets;
   for (const auto& [storage, block] : blocks) offsets[storage] = list[k++].offset;
   for (ProgramValue& v : program_.values)
-    if (v.storage >= 0) v.at = offsets.contains(v.storage) ? offsets.at(v.storage) : 0;
+    if (v.storage >= 0) v.at = (offsets.contains(v.storage) ? offsets.at(v.storage) : 0) + v.offset;
 }
 
 EngineProgram engine_program(const EngineNetwork& network, int64_t pass, int threads,

@@ -42,6 +42,8 @@ class Lowering {
   uint32_t made(std::vector<int64_t> dims, rt::DType dtype = rt::DType::f32);
   /// The same elements in other sizes.
   uint32_t view(uint32_t id, std::vector<int64_t> dims);
+  /// Elements of a value in the arena from `first` on, which begins a vector.
+  uint32_t part(uint32_t id, int64_t first, std::vector<int64_t> dims);
   template <class Attributes>
   void step(rt::OpCode op, std::vector<uint32_t> inputs, uint32_t output, const Attributes& a) {
     std::vector<int64_t> words(sizeof(Attributes) / sizeof(int64_t));

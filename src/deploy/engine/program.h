@@ -30,8 +30,9 @@ struct ProgramValue {
   rt::DType dtype = rt::DType::f32;
   std::vector<int64_t> dims;
   rt::Place place = rt::Place::arena;
-  uint64_t at = 0;   ///< of weights, an input or output; of the arena once it is planned
-  int storage = -1;  ///< of the arena
+  uint64_t at = 0;      ///< of weights, an input or output; of the arena once it is planned
+  int storage = -1;     ///< of the arena
+  uint64_t offset = 0;  ///< bytes of the storage before it
 };
 
 struct ProgramStep {

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include <brim/ops/binary.h>
+#include <brim/ops/create.h>
+#include <brim/ops/index.h>
 #include <brim/ops/matmul.h>
 #include <brim/ops/shape.h>
 #include <brim/ops/unary.h>
@@ -73,6 +75,20 @@ class Simplifier {
       y.constant = x.to(y.dtype);
     } else if (node.op == "Expand") {
       y.constant = x.expand(y.shape).contiguous();
+    } else if (node.op == "Add" && network_.is_constant(node, 1)) {
+      y.constant = x + network_.constant(node, 1);
+    } else if (node.op == "ConstantOfShape") {
+      y.constant = node.attribute("value", zeros({1})).expand(y.shape).contiguous();
+    } else if (node.op == "Gather" && network_.is_constant(node, 1) &&
+               network_.constant(node, 1).rank() == 1 && x.dtype() == DType::f32) {
+      y.constant = index_select(x, static_cast<int>(node.attribute<int64_t>("axis", 0)),
+                                network_.constant(node, 1));
+    } else if (node.op == "Concat") {
+      std::vector<Tensor> parts;
+      for (size_t i = 0; i < node.inputs.size() && network_.is_constant(node, i); ++i)
+        parts.push_back(network_.constant(node, i));
+      if (parts.size() == node.inputs.size())
+        y.constant = cat(parts, static_cast<int>(node.attribute<int64_t>("axis", 0)));
     }
     if (y.constant.defined()) retire(node);
   }
