@@ -79,11 +79,15 @@ struct Allocator::State {
     (b->previous ? b->previous->next : live) = b->next;
     if (b->next) b->next->previous = b->previous;
   }
-  void deallocate(void* data, size_t capacity, bool is_part = false) {
+  void deallocate(void* data, size_t capacity) {
     ASAN_UNPOISON_MEMORY_REGION(data, capacity);
-    Runtime& r = runtime(device.kind);
-    is_part ? r.decommit(device.index, data, capacity) : r.deallocate(device.index, data, capacity);
+    runtime(device.kind).deallocate(device.index, data, capacity);
     stats.cached -= static_cast<int64_t>(capacity);
+  }
+  bool decommit(void* data, size_t capacity) {
+    if (!runtime(device.kind).decommit(device.index, data, capacity)) return false;
+    stats.cached -= static_cast<int64_t>(capacity);
+    return true;
   }
   /// Whether what an event stands for is done.
   bool is_done(const std::shared_ptr<void>& event) const {
@@ -97,9 +101,12 @@ struct Allocator::State {
     return [this](const std::shared_ptr<void>& event) { return is_done(event); };
   }
   void give_back_idle(size_t bytes, const SegmentPool::Growth& coming = {}) {
-    large.give_back(
-        bytes, coming, asks_device(),
-        [this](void* data, size_t capacity, bool is_part) { deallocate(data, capacity, is_part); });
+    large.give_back(bytes, coming, asks_device(),
+                    [this](void* data, size_t capacity, bool is_part) {
+                      if (is_part) return decommit(data, capacity);
+                      deallocate(data, capacity);
+                      return true;
+                    });
   }
   void release_cached() {
     const diag::Span span("release", diag::Cause::allocator);

@@ -34,8 +34,8 @@ class MemoryRuntime {
   virtual void* reserve(int /*device*/, size_t /*bytes*/) { return nullptr; }
   /// Gives a part of a range memory; false where there is none left.
   virtual bool commit(int /*device*/, void* /*data*/, size_t /*bytes*/) { return false; }
-  /// Takes it away again, as deallocate() does.
-  virtual void decommit(int /*device*/, void* /*data*/, size_t /*bytes*/) noexcept {}
+  /// Takes it away again, as deallocate() does. False where that cannot be done now: it stays.
+  virtual bool decommit(int /*device*/, void* /*data*/, size_t /*bytes*/) noexcept { return false; }
 
   /// 64-byte aligned memory of the host for copy_from_pinned, or nullptr when there is none left.
   /// Page-locked where devices read the host's memory by themselves, and then slow to get. Giving

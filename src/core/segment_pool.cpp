@@ -166,7 +166,7 @@ void SegmentPool::give_back(size_t bytes, const Growth& coming, const IsDone& is
     given += at->capacity;
     free_bytes_ -= at->capacity;
     idle_bytes_ -= at->capacity;
-    give(at->data, at->capacity, /*is_part=*/false);
+    (void)give(at->data, at->capacity, /*is_part=*/false);
     at = segments_.erase(at);
   }
   for (Segment& range : range_segments_)

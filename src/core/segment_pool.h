@@ -84,8 +84,8 @@ class SegmentPool {
   using Block = Allocator::Block;
   /// Whether what an event stands for is done.
   using IsDone = std::function<bool(const std::shared_ptr<void>& event)>;
-  /// `is_part`: of a range.
-  using GiveBack = std::function<void(void* data, size_t capacity, bool is_part)>;
+  /// `is_part`: of a range. False where that part stays.
+  using GiveBack = std::function<bool(void* data, size_t capacity, bool is_part)>;
 
   static constexpr size_t kGranule = 512;  // bytes that blocks are multiples of
 

@@ -117,6 +117,7 @@ size_t SegmentPool::give_back_pages(Segment& range, size_t bytes, const Growth& 
     const uintptr_t begin = begin_of(*block) + coming.takes(block);
     const Pages pages = pages_of(begin, end_of(*block), range.page);
     if (pages.bytes() == 0) continue;
+    if (!give(reinterpret_cast<void*>(pages.begin), pages.bytes(), /*is_part=*/true)) break;
     remove(block);
     const size_t before = pages.begin - begin_of(*block);
     if (before > 0) {
@@ -129,7 +130,6 @@ size_t SegmentPool::give_back_pages(Segment& range, size_t bytes, const Growth& 
     block->state = Block::gap;
     block->uses.clear();
     block->stream = range.stream;
-    give(block->data, pages.bytes(), /*is_part=*/true);
     given += pages.bytes();
     free_bytes_ -= pages.bytes();
     if (block->right && block->right->state == Block::gap) join(block);

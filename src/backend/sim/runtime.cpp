@@ -57,10 +57,11 @@ class SimRuntime final : public Runtime {
   bool commit(int device, void* data, size_t bytes) override {
     return Devices::all().memory(device).commit(data, bytes);
   }
-  void decommit(int device, void* data, size_t bytes) noexcept override {
+  bool decommit(int device, void* data, size_t bytes) noexcept override {
     Devices::all().drain(device);
     if (backend::StreamChecker* checker = Devices::all().checker()) checker->forget(data, bytes);
     Devices::all().memory(device).decommit(data, bytes);
+    return true;
   }
 
   void check_reuse(const void* data, size_t bytes, Stream stream) override {

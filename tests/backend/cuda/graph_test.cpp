@@ -263,6 +263,40 @@ TEST_F(CudaGraph, AnotherThreadsWorkIsNoPartOfIt) {
   EXPECT_EQ(stats().why_not, "");
 }
 
+/// A side stream has become part of the graph: nobody may wait for it.
+TEST_F(CudaGraph, AnotherThreadGivesNoPagesBackMeanwhile) {
+  const Device device = Device::cuda();
+  const Stream side = Stream::create(device);
+  Tensor x = ones({4}, {.device = device}), y = zeros({4}, {.device = device});
+  Tensor z = zeros({4}, {.device = device});
+  Allocator& allocator = Allocator::of(device);
+  for (int i = 0; i < 6; ++i) {
+    (void)Tensor::empty({64 << 20}, u8, device);  // idle from now on
+    run({1}, [&](int) {
+      const Stream main = Stream::current(device);
+      y.copy_(x);
+      Event fork, join;
+      fork.record(main);
+      fork.wait(side);
+      {
+        const StreamGuard guard(side);
+        z.copy_(x);
+      }
+      if (++queued_ == 3) std::thread([&] { allocator.release_cached(); }).join();
+      join.record(side);
+      join.wait(main);
+      return true;
+    });
+  }
+  synchronize(device);
+  EXPECT_EQ(values(z), std::vector<float>(4, 1.0f));
+  EXPECT_EQ(stats().graphs, 1);
+  EXPECT_EQ(stats().replayed, 4);
+  EXPECT_EQ(stats().why_not, "");
+  allocator.release_cached();
+  EXPECT_EQ(allocator.stats().idle, 0);
+}
+
 TEST_F(CudaGraph, WorkInMemoryThatIsNotItsOwnIsQueued) {
   Tensor x = ones({4}, {.device = Device::cuda()}), y = zeros({4}, {.device = Device::cuda()});
   for (int i = 0; i < 6; ++i)

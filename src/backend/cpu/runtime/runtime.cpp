@@ -90,8 +90,8 @@ class CpuRuntime final : public Runtime {
     const auto until = round_up(reinterpret_cast<uintptr_t>(data) + bytes, kHugePage);
     return mprotect(reinterpret_cast<void*>(from), until - from, PROT_READ | PROT_WRITE) == 0;
   }
-  void decommit(int, void* data, size_t bytes) noexcept override {
-    madvise(data, bytes, MADV_DONTNEED);
+  bool decommit(int, void* data, size_t bytes) noexcept override {
+    return madvise(data, bytes, MADV_DONTNEED) == 0;
   }
 
   void copy(void* to, Device, const void* from, Device, size_t bytes, Stream) override {

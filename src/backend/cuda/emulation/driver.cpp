@@ -114,6 +114,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 }
 CUresult cuMemMap(CUdeviceptr data, size_t bytes, size_t offset,
                   CUmemGenericAllocationHandle handle, unsigned long long) {
+  if (emulation::refused_in_capture()) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(pages().mutex);
   const auto at = pages().handles.find(handle);
   if (at == pages().handles.end() || at->second.bytes != bytes || offset != 0 ||
@@ -123,6 +124,7 @@ CUresult cuMemMap(CUdeviceptr data, size_t bytes, size_t offset,
   return CUDA_SUCCESS;
 }
 CUresult cuMemUnmap(CUdeviceptr data, size_t bytes) {
+  if (emulation::refused_in_capture()) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(pages().mutex);
   if (!for_each_mapping(data, bytes, [](auto, size_t) {})) return CUDA_ERROR_INVALID_VALUE;
   (void)for_each_mapping(data, bytes, [](auto mapping, size_t length) {
@@ -135,6 +137,7 @@ CUresult cuMemUnmap(CUdeviceptr data, size_t bytes) {
   return CUDA_SUCCESS;
 }
 CUresult cuMemSetAccess(CUdeviceptr data, size_t bytes, const CUmemAccessDesc*, size_t) {
+  if (emulation::refused_in_capture()) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(pages().mutex);
   if (!for_each_mapping(data, bytes, [](auto, size_t) {})) return CUDA_ERROR_INVALID_VALUE;
   if (mprotect(pointer(data), bytes, PROT_READ | PROT_WRITE) != 0) return CUDA_ERROR_OUT_OF_MEMORY;

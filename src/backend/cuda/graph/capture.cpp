@@ -40,13 +40,35 @@ OwnStreams& own_streams() {
   return *all;
 }
 
+struct Captures {
+  std::mutex mutex;
+  int count = 0;
+
+  void add(int more) {
+    const std::lock_guard lock(mutex);
+    count += more;
+  }
+};
+Captures& captures() {
+  static auto* all = new Captures;
+  return *all;
+}
+
 }  // namespace
+
+NoCapture::NoCapture() : lock_(captures().mutex) {
+  if (captures().count > 0) lock_.unlock();
+}
 
 thread_local constinit const Capture* Capture::current_ = nullptr;
 
 Capture::Capture(Stream stream) : stream_(stream), own_(own_streams().take(stream.device.index)) {
+  captures().add(1);
   const cudaError_t begun = cudaStreamBeginCapture(own_, cudaStreamCaptureModeThreadLocal);
-  if (begun != cudaSuccess) own_streams().give_back(stream.device.index, own_);
+  if (begun != cudaSuccess) {
+    captures().add(-1);
+    own_streams().give_back(stream.device.index, own_);
+  }
   check(begun, "cudaStreamBeginCapture");
   current_ = this;
 }
@@ -57,6 +79,7 @@ cudaGraph_t Capture::end(cudaError_t& result) {
   result = cudaStreamEndCapture(own_, &graph);
   own_streams().give_back(stream_.device.index, own_);
   own_ = nullptr;
+  captures().add(-1);
   return graph;
 }
 

@@ -1,6 +1,8 @@
 // Stream capture that other threads do not notice.
 #pragma once
 
+#include <mutex>
+
 #include <cuda_runtime.h>
 
 #include "backend/cuda/runtime/runtime.h"
@@ -30,6 +32,17 @@ class Capture {
   static thread_local constinit const Capture* current_;
   Stream stream_;
   cudaStream_t own_ = nullptr;
+};
+
+/// While it lives, no capture begins. False where there is one already: what waits for streams
+/// would break it, as they may have become part of it.
+class NoCapture {
+ public:
+  NoCapture();
+  explicit operator bool() const { return lock_.owns_lock(); }
+
+ private:
+  std::unique_lock<std::mutex> lock_;
 };
 
 /// Runs a call that a capture of this thread would refuse, although it has no part in it: of

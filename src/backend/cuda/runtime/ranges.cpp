@@ -1,7 +1,7 @@
 // Each page is an allocation of its own, so that any of them can be taken away again.
 #include "backend/cuda/runtime/ranges.h"
 
-#include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <map>
@@ -10,7 +10,9 @@
 
 #include <cuda.h>
 #include <cuda_runtime.h>
+#include <fmt/core.h>
 #include "backend/cuda/graph/capture.h"
+#include "backend/cuda/runtime/dynamic_library.h"
 #include "backend/cuda/runtime/runtime.h"
 #include "backend/cuda/runtime/streams.h"
 #include "core/environment.h"
@@ -97,26 +99,42 @@ size_t page_of(int device) {
     (void)cudaGetLastError();
     return 0;
   }
-  return std::max(least, least * std::bit_ceil(total / kMaxPages / std::max<size_t>(least, 1)));
+  if (least == 0) return 0;
+  const size_t pages = (total + least - 1) / least;
+  return least * std::bit_ceil((pages + kMaxPages - 1) / kMaxPages);
 }
 
 /// What holds for all ranges of a device.
 struct Ranges {
   size_t page = 0;
   std::vector<CUmemAccessDesc> access;
+  std::atomic<bool> is_refused = false;  // for another reason than too little memory
 };
-const Ranges& ranges_of(int device) {
+Ranges& ranges_of(int device) {
   static auto& all = *new std::map<int, Ranges>;
   static auto& mutex = *new std::mutex;
   const std::lock_guard lock(mutex);
   const auto found = all.find(device);
   if (found != all.end()) return found->second;
-  return all.emplace(device, Ranges{page_of(device), access_to(device)}).first->second;
+  Ranges& ranges = all[device];
+  ranges.page = page_of(device);
+  ranges.access = access_to(device);
+  return ranges;
+}
+
+/// The device has segments from now on.
+void refuse(Ranges& ranges, int device, const char* call, CUresult result) {
+  if (ranges.is_refused.exchange(true)) return;
+  warn(fmt::format(
+      "[cuda] {} on cuda:{} failed with error {} of the driver; memory comes in segments there, of "
+      "which more stays unused (BRIM_CUDA_RANGES=0 asks for that from the beginning)",
+      call, device, static_cast<int>(result)));
 }
 
 CUdeviceptr address_of(const void* data) { return reinterpret_cast<CUdeviceptr>(data); }
 
-/// Each page alone: what was mapped at once is unmapped at once.
+/// Each page alone: what was mapped at once is unmapped at once. A page that the driver keeps is
+/// lost, as nothing can be mapped there again.
 void unmap(void* data, size_t bytes, size_t page) {
   for (size_t at = 0; at < bytes; at += page)
     (void)Driver::get().unmap(address_of(data) + at, page);
@@ -124,54 +142,68 @@ void unmap(void* data, size_t bytes, size_t page) {
 
 }  // namespace
 
-size_t range_page(int device) { return ranges_of(device).page; }
+size_t range_page(int device) {
+  const Ranges& ranges = ranges_of(device);
+  return ranges.is_refused ? 0 : ranges.page;
+}
 
 void* reserve_range(int device, size_t bytes) {
   const DeviceGuard guard(device);
+  Ranges& ranges = ranges_of(device);
   CUdeviceptr data = 0;
-  const size_t alignment = range_page(device);
-  if (Driver::get().reserve(&data, bytes, alignment, 0, 0) != CUDA_SUCCESS) return nullptr;
-  return reinterpret_cast<void*>(data);
+  const CUresult result = Driver::get().reserve(&data, bytes, ranges.page, 0, 0);
+  if (result == CUDA_SUCCESS) return reinterpret_cast<void*>(data);
+  refuse(ranges, device, "cuMemAddressReserve", result);
+  return nullptr;
 }
 
 bool commit_range(int device, void* data, size_t bytes) {
   const DeviceGuard guard(device);
   const Driver& driver = Driver::get();
-  const Ranges& ranges = ranges_of(device);
-  const size_t page = ranges.page;
+  Ranges& ranges = ranges_of(device);
+  if (ranges.is_refused) return false;
   const CUmemAllocationProp memory = memory_of(device);
-  size_t mapped = 0;
-  const auto map = [&] {
-    for (; mapped < bytes; mapped += page) {
-      CUmemGenericAllocationHandle handle = 0;
-      if (driver.create(&handle, page, &memory, 0) != CUDA_SUCCESS) return false;
-      const CUresult result = driver.map(address_of(data) + mapped, page, 0, handle, 0);
-      (void)driver.release(handle);  // the page is what holds it now
-      if (result != CUDA_SUCCESS) return false;
-    }
-    return driver.set_access(address_of(data), bytes, ranges.access.data(), ranges.access.size()) ==
-           CUDA_SUCCESS;
-  };
-  bool is_mapped = false;
+  const char* call = "cuMemCreate";
+  CUresult result = CUDA_SUCCESS;
   (void)outside_captures([&] {
-    is_mapped = map();
+    size_t mapped = 0;
+    for (; mapped < bytes && result == CUDA_SUCCESS; mapped += ranges.page) {
+      CUmemGenericAllocationHandle handle = 0;
+      call = "cuMemCreate";
+      result = driver.create(&handle, ranges.page, &memory, 0);
+      if (result != CUDA_SUCCESS) break;
+      call = "cuMemMap";
+      result = driver.map(address_of(data) + mapped, ranges.page, 0, handle, 0);
+      (void)driver.release(handle);  // the page is what holds it now
+      if (result != CUDA_SUCCESS) break;
+    }
+    if (result == CUDA_SUCCESS) {
+      call = "cuMemSetAccess";
+      result =
+          driver.set_access(address_of(data), bytes, ranges.access.data(), ranges.access.size());
+    }
+    if (result != CUDA_SUCCESS) unmap(data, mapped, ranges.page);
     return cudaSuccess;
   });
-  if (!is_mapped) unmap(data, mapped, page);
-  return is_mapped;
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
+    refuse(ranges, device, call, result);
+  return result == CUDA_SUCCESS;
 }
 
-void decommit_range(int device, void* data, size_t bytes) noexcept {
+bool decommit_range(int device, void* data, size_t bytes) noexcept {
   try {
+    const NoCapture gate;
+    if (!gate) return false;
     const DeviceGuard guard(device);
-    (void)outside_captures([&] {
-      for (const cudaStream_t stream : Streams::all().of(device))
-        (void)cudaStreamSynchronize(stream);
-      return cudaSuccess;
-    });
-    unmap(data, bytes, range_page(device));
+    for (const cudaStream_t stream : Streams::all().of(device)) {
+      if (cudaStreamSynchronize(stream) == cudaSuccess) continue;
+      (void)cudaGetLastError();
+      return false;
+    }
+    unmap(data, bytes, ranges_of(device).page);
+    return true;
   } catch (const std::exception&) {
-    // The device is lost, and its memory with it.
+    return false;  // the device is lost, and its memory with it
   }
 }
 

@@ -12,7 +12,8 @@ size_t range_page(int device);
 void* reserve_range(int device, size_t bytes);
 /// False where there is too little memory.
 bool commit_range(int device, void* data, size_t bytes);
-/// Waits for what is queued on the device.
-void decommit_range(int device, void* data, size_t bytes) noexcept;
+/// Waits for what is queued on the device. False where that cannot be done now, as a step is being
+/// captured.
+bool decommit_range(int device, void* data, size_t bytes) noexcept;
 
 }  // namespace brim::cuda

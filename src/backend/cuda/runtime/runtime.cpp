@@ -116,9 +116,10 @@ class CudaRuntime final : public Runtime {
     (void)checker();
     return commit_range(device, data, bytes);
   }
-  void decommit(int device, void* data, size_t bytes) noexcept override {
-    decommit_range(device, data, bytes);
+  bool decommit(int device, void* data, size_t bytes) noexcept override {
+    if (!decommit_range(device, data, bytes)) return false;
     if (backend::StreamChecker* c = checker()) c->forget(data, bytes);
+    return true;
   }
 
   void check_reuse(const void* data, size_t bytes, Stream stream) override {
@@ -305,10 +306,10 @@ const bool registered = [] {
 bool made_room(Stream stream) {
   (void)cudaGetLastError();
   Allocator& allocator = Allocator::of(stream.device);
-  const int64_t cached = allocator.stats().cached;
-  if (is_captured(stream) || cached == 0) return false;
+  const int64_t idle = allocator.stats().idle;
+  if (is_captured(stream) || idle == 0) return false;
   allocator.release_cached();
-  return allocator.stats().cached < cached;  // parts of pages stay
+  return allocator.stats().idle < idle;  // none goes while a step is captured
 }
 
 void go_back(int device) noexcept {
