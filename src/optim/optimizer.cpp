@@ -351,16 +351,16 @@ void Optimizer::update(const Tensor& found_inf) {
       const Device device = p.tensor.device();
       make_states(g, p, names.size());
       Bucket& b = bucket(g, p, used);
-      for (size_t k = 0; k < names.size(); ++k) {
-        BRIM_CHECK(p.state[k].device() == device && p.state[k].dtype() == state_dtype(g, p),
-                   DeviceError,
+      const auto add_state = [&](const char* what, const Tensor& state, DType dtype) {
+        BRIM_CHECK(state.device() == device && state.dtype() == dtype, DeviceError,
                    "[{}] parameter {} is {} on {}, its {} {} on {}; make the optimizer after to(), "
                    "with master_weights from the beginning, or load its state dict again",
-                   kind_, p.name, name(p.tensor.dtype()), device.str(), names[k],
-                   name(p.state[k].dtype()), p.state[k].device().str());
-        b.states.push_back(p.state[k]);
-      }
-      if (b.masters) b.states.push_back(p.master);
+                   kind_, p.name, name(p.tensor.dtype()), device.str(), what, name(state.dtype()),
+                   state.device().str());
+        b.states.push_back(state);
+      };
+      for (size_t k = 0; k < names.size(); ++k) add_state(names[k], p.state[k], state_dtype(g, p));
+      if (b.masters) add_state("master_weight", p.master, f32);
       b.members.push_back(static_cast<size_t>(&p - groups_[g].data()));
       b.params.push_back(p.tensor);
       b.grads.push_back(std::move(grad));

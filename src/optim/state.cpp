@@ -74,10 +74,14 @@ void Optimizer::load_state_dict(const StateDict& state) {
   std::vector<Loaded> loaded;
   try {
     for (size_t g = 0; g < groups_.size(); ++g) {
+      bool is_older = false;  // than masters: state is widened, and masters begin with the weights
       for (const Field& field : all_fields(g)) {
         before.emplace_back(field, option(field.name, g));
         const std::string name = fmt::format("group.{}.{}", g, field.name);
-        assign(field, field.is_new && !rest.contains(name) ? 0 : take_number(name));
+        if (field.is_new && !rest.contains(name))
+          is_older = true;
+        else
+          assign(field, take_number(name));
       }
       if (faults.empty()) check_options(g);
       const std::vector<const char*> names = state_names(g);
@@ -88,7 +92,9 @@ void Optimizer::load_state_dict(const StateDict& state) {
           entry.steps = static_cast<int64_t>(take_number(prefix + "step"));
           const DType dtype = state_dtype(g, p);
           const auto take_state = [&](const char* name) {
-            const Tensor from = take(prefix + name);
+            Tensor from = take(prefix + name);
+            if (is_older && from.defined() && from.dtype() == p.tensor.dtype())
+              from = from.to(dtype);
             if (!from.defined())
               faults.push_back("missing: " + prefix + name);
             else if (from.shape() != p.tensor.shape() || from.dtype() != dtype)
@@ -98,7 +104,7 @@ void Optimizer::load_state_dict(const StateDict& state) {
             return from;
           };
           for (const char* name : names) entry.state.push_back(take_state(name));
-          if (has_master(g, p)) entry.master = take_state(kMaster);
+          if (has_master(g, p) && !is_older) entry.master = take_state(kMaster);
         }
         loaded.push_back(std::move(entry));
       }

@@ -333,16 +333,19 @@ INSTANTIATE_TEST_SUITE_P(OnDevices, MasterWeights,
                                   std::string(name(std::get<1>(test.param)));
                          });
 
-TEST(MasterWeightsOption, IsFalseInOlderStateDictsAndChecked) {
+TEST(MasterWeightsOption, BeginsWithTheWeightsOfOlderStateDicts) {
   Tensor w = ones({2}, {.dtype = bf16}).set_requires_grad();
-  optim::Adam adam({w}, {.lr = 0.5});
+  optim::Adam adam({w}, {.lr = 1e-4});
   w.set_grad(full_like(w, 1));
   adam.step();
   StateDict older = adam.state_dict();
   older.erase("group.0.master_weights");
-  optim::Adam other({w}, {.master_weights = true});
+  optim::Adam other({w}, {.lr = 1e-4, .master_weights = true});
   other.load_state_dict(older);
-  EXPECT_FALSE(other.options().master_weights);
+  EXPECT_TRUE(other.options().master_weights);
+  EXPECT_EQ(other.state_dict().at("state.0.exp_avg").dtype(), f32);
+  for (int i = 0; i < 200; ++i) other.step();
+  EXPECT_NEAR(w.to(f32).to_vector<float>()[0], 0.98F, 4e-3F);  // bf16 alone stays 1
   older.erase("group.0.lr");
   EXPECT_THROW(other.load_state_dict(older), ValueError);
 
@@ -350,6 +353,19 @@ TEST(MasterWeightsOption, IsFalseInOlderStateDictsAndChecked) {
   EXPECT_EQ(message_of<DeviceError>([&] { adam.step(); }),
             "[Adam] parameter 0 is bf16 on cpu, its exp_avg bf16 on cpu; make the optimizer "
             "after to(), with master_weights from the beginning, or load its state dict again");
+}
+
+TEST(MasterWeightsOption, IsOnTheWeightsDevice) {
+  nn::Linear net({.in = 2, .out = 2});
+  net.to(bf16);
+  optim::SGD sgd(net.parameters(), {.lr = 0.5, .master_weights = true});
+  const auto step = [&] {
+    for (Tensor p : net.parameters()) p.set_grad(full_like(p, 1));
+    sgd.step();
+  };
+  step();
+  net.to(Device("sim"));
+  EXPECT_NE(message_of<DeviceError>(step).find("its master_weight f32 on cpu"), std::string::npos);
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ class Optimizer {
   struct Field {
     const char* name;                    ///< as option() takes it
     std::variant<double*, bool*> value;  ///< where it is
-    bool is_new = false;                 ///< 0 where a state dict lacks it
+    bool is_new = false;                 ///< kept where a state dict lacks it
   };
   /// How one step changes a parameter: the kernel and what it is made with (internal).
   struct Rule;
