@@ -140,6 +140,11 @@ std::vector<EngineCase> engine_cases() {
         [to](const Tensor& x) { return interpolate(x, to); });
     }
   f("Larger", image, [](const Tensor& x) { return interpolate(x, {.scale = 1.5}); });
+  // Where a place is a pixel but for how it is rounded.
+  for (const double scale : {1.1, 1.2, 1.6, 1.7, 3.3})
+    f("Larger" + std::to_string(static_cast<int>(10 * scale)) + "Tenths", image,
+      [scale](const Tensor& x) { return interpolate(x, {.scale = scale}); });
+  f("MuchLarger", {1, 2, 3}, [](const Tensor& x) { return interpolate(x, {.size = {98, 147}}); });
   f("LargerBetweenPixels", image,
     [](const Tensor& x) { return interpolate(x, {.scale = 2, .mode = Interpolation::bilinear}); });
   f("Softmax", {7, 5}, [](const Tensor& x) { return softmax(x, -1); });

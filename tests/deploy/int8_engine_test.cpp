@@ -213,6 +213,28 @@ TEST_P(EngineInIntegers, ComputesTheSame) {
   }
 }
 
+/// A layer of one channel that stays in f32 rounds what it makes for the next one.
+TEST(EngineInIntegersBeside, ALayerOfOneChannelMayStay) {
+  const NoGrad no_grad;
+  const TemporaryFolder folder;
+  for (const bool has_pool : {false, true}) {
+    manual_seed(1);
+    nn::Sequential network;
+    network.push<nn::Conv2d>({.in = 1, .out = 1, .kernel = 3, .padding = 1});
+    if (has_pool) network.push<nn::MaxPool2d>({.kernel = 2});
+    network.push<nn::Conv2d>({.in = 1, .out = 16, .kernel = 3, .padding = 1});
+    network.eval();
+    const Tensor x = randn({1, 1, 40, 64});
+    (void)compress::quantize(network, [&] { (void)network(x); },
+                             {.only_faster = false, .keep = {"0"}});
+    const std::string path = folder / "model.brim";
+    (void)deploy::save_engine(path, network, x, {.batches = {1}, .threads = 2});
+    for_each_engine(path, 1, [&](const OpenedEngine& engine) {
+      EXPECT_LE(relative_difference(engine(x), network(x)), 1e-5);
+    });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, EngineInIntegers, testing::ValuesIn(int8_cases()),
                          [](const auto& tested) { return tested.param.name; });
 

@@ -19,6 +19,14 @@ struct ResizeAxis {
     const int64_t factor = to / from;
     return to % from == 0 && step * static_cast<double>(factor) == 1 ? factor : 0;
   }
+  /// Of element i of the result. Places are rounded in the dtype of x, as PyTorch rounds them.
+  template <class T>
+  int64_t nearest(int64_t i) const {
+    const int64_t repeats = times();
+    const int64_t at =
+        repeats > 0 ? i / repeats : static_cast<int64_t>(static_cast<T>(i) * static_cast<T>(step));
+    return std::min(at, from - 1);
+  }
   friend bool operator==(const ResizeAxis& a, const ResizeAxis& b) {
     return a.from == b.from && a.to == b.to && same_bits(a.step, b.step);
   }

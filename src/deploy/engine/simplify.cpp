@@ -227,8 +227,8 @@ class Simplifier {
     const OnnxWindows windows(node);
     EngineNode* const before = flow_.only_maker(node.inputs[0]);
     const OnnxWindows::Sizes two = {2, 2};
-    if (!before || before->is_pooled || windows.kernel != two || windows.strides != two ||
-        windows.pads != OnnxWindows::Sizes{0, 0, 0, 0} ||
+    if (!before || before->is_pooled || before->outputs.size() != 1 || windows.kernel != two ||
+        windows.strides != two || windows.pads != OnnxWindows::Sizes{0, 0, 0, 0} ||
         windows.dilations != OnnxWindows::Sizes{1, 1} ||
         node.attribute<int64_t>("ceil_mode", 0) != 0 || !convolves_planes(network_, *before))
       return false;

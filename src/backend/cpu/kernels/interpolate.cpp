@@ -33,15 +33,11 @@ struct Tap {
   T rest, share;
 };
 
-/// Places are rounded in the dtype of x, as PyTorch rounds them.
 template <class T>
 void nearest_taps(const ResizeAxis& axis, Tap<T>* taps) {
-  const int64_t times = axis.times();
   for (int64_t i = 0; i < axis.to; ++i) {
-    const int64_t at =
-        times > 0 ? i / times : static_cast<int64_t>(static_cast<T>(i) * static_cast<T>(axis.step));
-    const int64_t inside = std::min(at, axis.from - 1);
-    taps[i] = {inside, inside, T(1), T(0)};
+    const int64_t at = axis.nearest<T>(i);
+    taps[i] = {at, at, T(1), T(0)};
   }
 }
 

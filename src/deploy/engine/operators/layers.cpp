@@ -225,7 +225,7 @@ const bool registered_layers = register_operator("Conv", &convolution) &&
 }  // namespace
 
 bool convolves_planes(const EngineNetwork& network, const EngineNode& node) {
-  if (node.op != "Conv" || node.quantized_input || node.residual >= 0 ||
+  if (node.op != "Conv" || node.quantized_input || node.quantized_output || node.residual >= 0 ||
       !network.is_constant(node, 1))
     return false;
   const Shape w = network.shape(node, 1);

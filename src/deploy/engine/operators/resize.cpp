@@ -3,22 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/options/resize.h"
 #include "deploy/engine/lowering.h"
 
 namespace brim::deploy {
 namespace {
 
-/// Of an axis of `from` elements, which becomes one of `to`; `step`: of elements from one to the
-/// next.
-struct ResizedAxis {
-  int64_t from, to;
-  double step;
-
+struct ResizedAxis : backend::ResizeAxis {
   std::vector<int64_t> nearest() const {
     std::vector<int64_t> all;
-    for (int64_t i = 0; i < to; ++i)
-      all.push_back(
-          std::min(from - 1, static_cast<int64_t>(std::floor(static_cast<double>(i) * step))));
+    for (int64_t i = 0; i < to; ++i) all.push_back(ResizeAxis::nearest<float>(i));
     return all;
   }
   /// (to, from): what elements count for.
@@ -81,7 +75,7 @@ void resize(Lowering& to, const EngineNode& node) {
   uint32_t x = to.nhwc(node.inputs[0]);
   // Columns first: there are fewer rows then.
   for (const int axis : {3, 2}) {
-    ResizedAxis resized = {from[axis], shape[axis], 0};
+    ResizedAxis resized = {{from[axis], shape[axis], 0}};
     resized.step = scales.size() == 2
                        ? 1 / static_cast<double>(scales[static_cast<size_t>(axis) - 2])
                        : static_cast<double>(resized.from) / static_cast<double>(resized.to);
