@@ -142,6 +142,11 @@ std::string why_not(const train::Forecast& f, const std::string& policy) {
   if (f.fit && f.fit->seconds_rounded > 0)
     return fmt::format("it would with --passes +round_activations, {:+.1f} %",
                        100 * (f.fit->seconds_rounded / f.fit->seconds_before - 1));
+  if (f.fit && f.fit->least <= f.fit->room)
+    return fmt::format(
+        "temporaries might take as little as {} of the {} left beside {}, but no such plan was "
+        "found; more of the host (--host-limit) may help",
+        format_bytes(f.fit->least), format_bytes(f.fit->room), others);
   return fmt::format("{} besides temporaries, which take {}{}", others, f.fit ? "at least " : "",
                      format_bytes(f.fit ? f.fit->least : f.step.arena_bytes));
 }

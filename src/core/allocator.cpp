@@ -136,6 +136,7 @@ struct Allocator::State {
     const size_t page = r.page(device.index);
     if (page == 0) return;
     const size_t bytes = r.memory(device.index).total / page * page;
+    if (bytes == 0) return;  // less memory than a page
     if (void* data = r.reserve(device.index, bytes)) large.add_range(data, bytes, page, stream);
   }
   /// A cached block for so many bytes, or null. One that was freed on another stream may still be

@@ -74,6 +74,9 @@ TEST(PlanCommand, MovesNoMoreThanTheHostMayHold) {
   EXPECT_GE(bound, 0);
   EXPECT_GE(much["predicted_s"], much["predicted_before_s"].get<double>() + bound);
   EXPECT_FALSE(row("64M")["fits"].get<bool>());
+  const Ran ran = run_brim({"plan", "resnet50", "--batch", "64", "--limit", "2G", "--device",
+                            "h100", "--host-limit", "1M"});
+  EXPECT_NE(ran.out.find("more of the host (--host-limit) may help"), std::string::npos) << ran.out;
 }
 
 TEST(PlanCommand, ComparesPolicies) {

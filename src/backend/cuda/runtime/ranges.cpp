@@ -126,7 +126,7 @@ Ranges& ranges_of(int device) {
 void refuse(Ranges& ranges, int device, const char* call, CUresult result) {
   if (ranges.is_refused.exchange(true)) return;
   warn(fmt::format(
-      "[cuda] {} on cuda:{} failed with error {} of the driver; memory comes in segments there, of "
+      "{} on cuda:{} failed with error {} of the driver; memory comes in segments there, of "
       "which more stays unused (BRIM_CUDA_RANGES=0 asks for that from the beginning)",
       call, device, static_cast<int>(result)));
 }
