@@ -83,12 +83,13 @@ std::string key_of(const Launch& launch, const char* format) {
 }
 
 /// Memory as large as the tensor's, on its device. Zeros; but floats of devices are numbers around
-/// 1 that differ, for libraries there are only chosen where results show what they compute.
+/// 1 that differ, for libraries there are only chosen where results show what they compute, and
+/// bytes are 255: as indices within pooled windows they name no element, where 0 may be padding.
 Ref<Storage> memory_for(const Tensor& t) {
   const size_t bytes = t.storage()->bytes(), size = size_of(t.dtype());
   if (t.device().is_cpu() || !is_floating(t.dtype()) || bytes == 0) {
     Tensor memory = Tensor::empty({static_cast<int64_t>(bytes)}, DType::u8, t.device());
-    memory.fill_(0);
+    memory.fill_(t.dtype() == DType::u8 ? 255 : 0);
     return memory.storage();
   }
   const auto count = static_cast<int64_t>((bytes + size - 1) / size);
