@@ -266,7 +266,12 @@ class Launcher {
   /// unless they have not met yet or have parted. Where all are stopped, somebody has paused them.
   void find_stopped() {
     const auto is_stopped = [](const Rank& rank) { return rank.running && rank.stopped_at > 0; };
-    if (first_failed_ >= 0 || stop_.load() != 0 || std::ranges::all_of(ranks_, is_stopped)) return;
+    if (first_failed_ >= 0 || stop_.load() != 0) return;
+    if (std::ranges::all_of(ranks_, is_stopped)) {
+      // They go on one after the other: their time counts from the first one that does.
+      for (Rank& rank : ranks_) rank.stopped_at = steady_seconds();
+      return;
+    }
     const double now = steady_seconds();
     for (const Rank& rank : ranks_)
       if (first_failed_ < 0 && rank.running && rank.stopped_at > 0 &&

@@ -238,9 +238,10 @@ TEST_F(Launch, AStoppedRankThatEndsAsItIsToldIsStartedAgain) {
   EXPECT_TRUE(has(ran.err, "starting all 2 ranks again")) << ran.err;
 }
 
+/// One after the other.
 TEST_F(Launch, RanksThatAreAllPausedGoOn) {
   const Ran ran = run_brim({"launch", "-n", "2", "--", "sh", "-c",
-                            "( sleep 6; kill -CONT $$ ) & kill -STOP $$; echo on"});
+                            "( sleep 5.$RANK; kill -CONT $$ ) & kill -STOP $$; echo on"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_TRUE(has(ran.err, "[rank 1] on")) << ran.err;
 }
