@@ -1,5 +1,5 @@
 // The driver's calls: pages that are handles until they lie in a range of addresses.
-#include <cuda.h>
+#include <cudaTypedefs.h>
 #include <cuda_runtime.h>
 #include <sys/mman.h>
 

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include <cuda.h>
+#include <cudaTypedefs.h>
 #include <cuda_runtime.h>
 #include <fmt/core.h>
 #include "backend/cuda/graph/capture.h"

@@ -1,4 +1,5 @@
-// What of CUDA's driver brim calls: memory in ranges of addresses (see cuda_runtime_api.h).
+// What of CUDA's driver brim calls: memory in ranges of addresses (see cuda_runtime_api.h). Not
+// named cuda.h, which CUPTI's headers include and need whole.
 #pragma once
 
 #include <cstddef>
