@@ -12,6 +12,7 @@ namespace brim::optim {
 namespace {
 
 constexpr const char* kMaster = "master_weight";
+constexpr double kMaxSteps = 0x1p53;  // beyond which doubles do not count
 
 }  // namespace
 
@@ -89,7 +90,11 @@ void Optimizer::load_state_dict(const StateDict& state) {
         const std::string prefix = "state." + p.name + ".";
         Loaded entry{&p, 0, {}, {}};
         if (rest.contains(prefix + "step")) {
-          entry.steps = static_cast<int64_t>(take_number(prefix + "step"));
+          const double steps = take_number(prefix + "step");
+          if (!(steps >= 0 && steps < kMaxSteps))
+            faults.push_back(fmt::format("{}step is {}", prefix, steps));
+          else
+            entry.steps = static_cast<int64_t>(steps);
           const DType dtype = state_dtype(g, p);
           const auto take_state = [&](const char* name) {
             Tensor from = take(prefix + name);

@@ -1,5 +1,8 @@
 // What all optimizers share: groups, options, state dicts, errors. SGD stands for the others.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 #include <brim/autograd/autograd.h>
 #include <brim/ops/create.h>
@@ -182,6 +185,14 @@ TEST(Optimizer, LoadNamesEveryFaultAndChangesNothing) {
       "[SGD] the state dict does not fit: missing: group.0.lr, state.a.momentum_buffer is (5) "
       "f32 instead of (2) f32; is it of another optimizer or model?");
   EXPECT_EQ(sgd.lr(), 0.1);
+  state = sgd.state_dict();
+  for (const double steps : {-1.0, std::nan(""), 1e300}) {
+    state["state.a.step"] = Tensor::from<double>({steps}, {});
+    EXPECT_EQ(message_of([&] { sgd.load_state_dict(state); }),
+              fmt::format("[SGD] the state dict does not fit: state.a.step is {}; is it of another "
+                          "optimizer or model?",
+                          steps));
+  }
 }
 
 TEST(Optimizer, OptionsByNameAreChecked) {
