@@ -43,6 +43,9 @@ constexpr size_t kLarge = size_t{8} << 10;  // bytes from which blocks have no c
 // When memory is needed, what is idle is given back that is more than 1/8 of the most that was live
 // lately: at the last need, of which 1/16 is forgotten at each, or since.
 constexpr int64_t kSlack = 8, kForgotten = 16;
+// More than 1/2 where the same needs come again and again: steps that are all alike would give back
+// what the next one has to ask for.
+constexpr int64_t kSlackOfRepeated = 2;
 constexpr size_t kMaxRanges = 4;  // streams beyond have segments
 constexpr int32_t kNobodys = -1;  // a stream: the block stays cached until release_cached()
 
@@ -58,6 +61,24 @@ int round_to_class(size_t& bytes) {
   return 4 * top + static_cast<int>((bytes >> (top - 2)) & 3);
 }
 
+/// The last times that memory was needed: for how many bytes, beside how many that were live.
+class RecentNeeds {
+ public:
+  void add(size_t bytes, int64_t live) { needs_[count_++ % kCount] = {bytes, live}; }
+  /// Whether they are a few ones in turns, as those of steps that are all alike.
+  bool repeat() const {
+    if (count_ < kCount) return false;
+    auto sorted = needs_;
+    std::ranges::sort(sorted);
+    return std::ranges::unique(sorted).begin() - sorted.begin() <= kCount / 4;
+  }
+
+ private:
+  static constexpr int kCount = 16;
+  std::array<std::pair<size_t, int64_t>, kCount> needs_{};
+  size_t count_ = 0;
+};
+
 }  // namespace
 
 struct Allocator::State {
@@ -68,6 +89,7 @@ struct Allocator::State {
   Block* live = nullptr;
   MemoryStats stats;
   int64_t most_live = 0, live_since = 0;  // lately; since a segment was needed
+  RecentNeeds needs;
 
   void link(Block* b) {
     b->previous = nullptr;
@@ -126,7 +148,9 @@ struct Allocator::State {
         alone ? SegmentPool::Growth() : large.growth_for(capacity, stream);
     const int64_t coming = growth.gap ? static_cast<int64_t>(growth.bytes) : more;
     const int64_t reserved = stats.live + stats.cached + coming;
-    if (const int64_t allowed = most_live + most_live / kSlack; reserved > allowed)
+    needs.add(capacity, stats.live);
+    const int64_t slack = needs.repeat() ? kSlackOfRepeated : kSlack;
+    if (const int64_t allowed = most_live + most_live / slack; reserved > allowed)
       give_back_idle(static_cast<size_t>(reserved - allowed), growth);
   }
   /// Reserves addresses where the device and the stream have none yet.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -192,6 +193,37 @@ TEST_F(AllocatorTest, PagesMoveToWhereTheyAreNeeded) {
     EXPECT_EQ(y.to_vector<uint8_t>(), std::vector<uint8_t>(12 << 20, 1));
   }
   EXPECT_EQ(between.to_vector<uint8_t>(), std::vector<uint8_t>(1 << 20, 7));
+}
+
+/// Steps that are all alike, of tensors whose sizes and ends were drawn, between some that stay.
+TEST_F(AllocatorTest, StepsThatAreAlikeStopAskingTheSystem) {
+  constexpr int kTensors = 8, kSteps = 60;
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    std::mt19937 random(seed);
+    a_.release_cached();
+    a_.reset_peak();
+    const int64_t before = live();
+    std::array<int64_t, kTensors> sizes{};
+    std::array<size_t, kTensors> ends{};
+    for (int64_t& size : sizes) size = static_cast<int64_t>(1 + random() % 16) << 18;
+    for (size_t& end : ends) end = random() % kTensors;
+    std::vector<Tensor> that_stay;
+    int64_t settled = 0;
+    for (int step = 0; step < kSteps; ++step) {
+      if (step == kSteps - 20) settled = a_.stats().system_allocations;
+      std::array<Tensor, kTensors> tensors;
+      for (size_t i = 0; i < kTensors; ++i) {
+        tensors[i] = bytes(sizes[i]);
+        tensors[ends[i]] = {};
+        if (step == 0 && i % 3 == 2) that_stay.push_back(bytes(1 << 18));
+      }
+    }
+    const MemoryStats stats = a_.stats();
+    EXPECT_EQ(stats.system_allocations, settled) << seed;
+    EXPECT_LE(stats.peak_reserved - base_.live - before,
+              (stats.peak_live - base_.live - before) * 3 / 2 + kPage)
+        << seed;
+  }
 }
 
 TEST_F(AllocatorTest, WhatIsAloneIsNeverCut) {
