@@ -107,12 +107,14 @@ Json diagnosis_json(const train::Diagnosis& d) {
                       {"share", estimate_json(cost.share)},
                       {"seconds_per_step", finite(cost.seconds_per_step)},
                       {"because", cost.because}});
-  return {{"runs", d.runs},
-          {"seconds_per_step", estimate_json(d.seconds_per_step)},
-          {"busy", estimate_json(d.busy)},
-          {"causes", causes},
-          {"without_input", d.without_input ? estimate_json(*d.without_input) : Json(nullptr)},
-          {"evidence", evidence_json(d.evidence)}};
+  return {
+      {"runs", d.runs},
+      {"seconds_per_step", estimate_json(d.seconds_per_step)},
+      {"busy", estimate_json(d.busy)},
+      {"causes", causes},
+      {"without_input", d.without_input ? estimate_json(*d.without_input) : Json(nullptr)},
+      {"without_exchange", d.without_exchange ? estimate_json(*d.without_exchange) : Json(nullptr)},
+      {"evidence", evidence_json(d.evidence)}};
 }
 
 /// What was typed of the training itself: all but what changes its speed alone.
@@ -201,6 +203,9 @@ void print_diagnosis(const train::Diagnosis& d, std::string_view device) {
   if (d.without_input)
     say(stdout, "if input cost nothing (each step gets the same batch, measured): {}\n",
         times(*d.without_input));
+  if (d.without_exchange)
+    say(stdout, "if exchanges cost nothing (each device trains by itself, measured): {}\n",
+        times(*d.without_exchange));
 }
 
 std::string trial_line(const train::Trial& trial) {

@@ -255,8 +255,8 @@ Tensor DataParallel::forward_backward(const Loss& loss, const Backward& backward
     for (const Tensor& t : averaged_) before_.push_back(t.clone());
   }
   // Gradients go while others are computed, but not where the backward pass calls the group, too.
-  const bool early =
-      reducer_ && overlap_.value_or(!backward) && !recording && !is_synchronised(network_);
+  const bool early = exchange_ && reducer_ && overlap_.value_or(!backward) && !recording &&
+                     !is_synchronised(network_);
   RandomParts random(Generator::global(), virtual_ranks_);
   std::vector<Sums> nodes;
   for (const TreeNode& node : nodes_of(group_->rank(), group_->size(), virtual_ranks_))
@@ -267,7 +267,7 @@ Tensor DataParallel::forward_backward(const Loss& loss, const Backward& backward
   before_.clear();
   const NoGrad guard;
   Sums& all = nodes[0];
-  if (group_->size() > 1 && !early) {
+  if (group_->size() > 1 && exchange_ && !early) {
     for (Tensor& g : all.gradients)
       if (g.defined() && g.dtype() == DType::f32) g = g.to(exchanged_);
     reduce(nodes);

@@ -114,6 +114,7 @@ Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, 
   if (parallel) {
     parallel->compress_gradients(gradient_dtype(recipe));
     parallel->overlap(plan::PassSelection(options.passes).contains("overlap"));
+    parallel->exchange(options.exchange_gradients);
   }
   for (std::optional<Split>* split : {&train, &validation, &test})
     if (*split) (*split)->feed = make_feed((*split)->loader);

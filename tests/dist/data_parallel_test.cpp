@@ -159,6 +159,24 @@ std::vector<float> exchanged(DType dtype, float x) {
   return gradient;
 }
 
+TEST(DataParallel, WithoutExchangesEachRankTrainsByItself) {
+  for (const bool exchange : {true, false})
+    run_ranks(local_groups(2), [&](ProcessGroup& group) {
+      nn::Linear net({.in = 2, .out = 1});
+      DataParallel parallel(net, group.shared_from_this());
+      parallel.exchange(exchange);
+      const Tensor x = full({1, 2}, 1.0 + group.rank());
+      for (int i = 0; i < 3; ++i) {  // eager steps exchange early from the second one on
+        const Tensor loss =
+            parallel.forward_backward([&](int64_t) { return net(x).sum() * 0 + x.sum(); });
+        EXPECT_EQ(loss.item(), exchange ? 3 : 1 + group.rank());
+        (void)parallel.forward_backward([&](int64_t) { return net(x).sum(); });
+        const float expected = exchange ? 1.5F : 0.5F * static_cast<float>(1 + group.rank());
+        EXPECT_EQ(net.parameters()[0].grad().to_vector<float>(), std::vector<float>(2, expected));
+      }
+    });
+}
+
 TEST(DataParallel, GradientsMayBeExchangedIn16Bits) {
   const float x = 1.2345678F, mean = 2.5F * x;
   EXPECT_NEAR(exchanged(f32, x)[0], mean, 1e-6);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <random>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include <brim/core/allocator.h>
+#include <brim/core/sim.h>
 #include <brim/dist/process_group.h>
 #include <brim/train/task.h>
 #include <fmt/format.h>
@@ -257,6 +259,7 @@ TEST_F(DoctorTest, FindsAndCuresAStarvingLoader) {
 TEST_F(DoctorTest, LeavesAHealthyTrainingAlone) {
   const Cure cure = Doctor(recipe, {.data_on_device = true}, how).cure();
   EXPECT_FALSE(cure.before.without_input);
+  EXPECT_FALSE(cure.before.without_exchange);
   for (const Trial& trial : cure.trials)  // whatever a busy machine makes late, no input is changed
     EXPECT_TRUE(trial.options.starts_with("--steps-per-graph")) << trial.options;
   EXPECT_TRUE(cure.setting.options.data_on_device);
@@ -342,6 +345,45 @@ TEST_F(DoctorTest, SeveralDevicesAreExaminedTogether) {
   const Diagnosis found = Doctor(recipe, two, how).diagnose();
   EXPECT_EQ(found.runs, how.min_pairs);
   EXPECT_GT(found.busy.value, 0);
+}
+
+/// Of a link that takes most of the time.
+TEST_F(DoctorTest, MeasuresWhatExchangesCost) {
+  std::ofstream(folder / "card.toml") << R"(name = "a card with a slow link"
+source = "a test"
+memory_gb = 1
+bandwidth_gb_s = 1000
+host_link_gb_s = 100
+peer_link_gb_s = 0.05
+link_delay_us = 0
+launch_us = 0
+kernel_us = 50
+[peak_tflops]
+f32 = 100
+[thermal]
+idle_w = 100
+peak_w = 100
+ambient_c = 20
+warmth_c_per_w = 1
+settling_s = 0.001
+throttle_c = 1000
+throttle_clock = 1
+)";
+  const SimOptions before = sim_options();
+  SimOptions options = before;
+  options.profile = folder / "card.toml";
+  set_sim_options(options);
+  const Diagnosis found =
+      Doctor(recipe, {.devices = {Device::sim(0), Device::sim(1)}}, how).diagnose();
+  set_sim_options(before);
+  ASSERT_FALSE(found.causes.empty());
+  EXPECT_EQ(found.causes[0].cause, Cause::communication);
+  ASSERT_TRUE(found.without_exchange);
+  EXPECT_GT(found.without_exchange->low, 1.3);
+  // What is left is no more than what the account does not call communication, within a fifth.
+  if (!BRIM_SANITIZED) {
+    EXPECT_NEAR(1 / found.without_exchange->value, 1 - found.causes[0].share.value, 0.2);
+  }
 }
 
 TEST_F(DoctorTest, AStopEndsItAndKeepsNothing) {

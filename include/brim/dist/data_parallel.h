@@ -61,6 +61,9 @@ class DataParallel {
   /// gradients as it made them. false: never, which a backward pass needs that itself calls
   /// collectives of this group (or give those a duplicate()).
   void overlap(bool on) { overlap_ = on; }
+  /// Without, steps leave in each parameter what this rank's parts made of it, and return their
+  /// part of the loss: what a training costs whose links are free. In all ranks the same.
+  void exchange(bool on) { exchange_ = on; }
 
   /// Leaves the gradient of the mean loss over all ranks' samples in each parameter, instead of
   /// what was there, and returns that loss (a scalar without history): the same bits in all ranks.
@@ -91,6 +94,7 @@ class DataParallel {
   std::vector<Tensor> slots_;               // by part of this rank; see slots_not_of()
   std::unique_ptr<Reducer> reducer_;        // of ranks with one part each
   std::optional<bool> overlap_;
+  bool exchange_ = true;
 };
 
 }  // namespace brim::dist

@@ -54,6 +54,9 @@ struct Diagnosis {
   /// nothing is read, decoded or copied. Empty where input costs too little to be tried, and with
   /// data on the device.
   std::optional<Estimate> without_input;
+  /// The same of a training whose devices exchange no gradients. Empty where exchanges, and waiting
+  /// for them, cost too little to be tried.
+  std::optional<Estimate> without_exchange;
   Evidence evidence;  ///< empty of a run that was written down
 };
 

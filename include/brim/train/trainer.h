@@ -111,6 +111,9 @@ struct TrainOptions {
   /// Every step gets the first batch again: what a training costs whose input is free. It learns
   /// little. Not with data_on_device.
   bool repeat_batch = false;
+  /// Devices and processes exchange gradients. Without, each trains on by itself: what a training
+  /// costs whose links are free.
+  bool exchange_gradients = true;
   int64_t max_steps = 0;  ///< stop after so many steps of this run; 0: all epochs
   std::string out = {};   ///< folder of model.safetensors and checkpoints; "": write nothing
   /// File of weights that the network begins with (fine-tuning), of brim or PyTorch; "": with

@@ -75,6 +75,12 @@ class RecipeSubject final : public Subject<TrainSetting> {
     repeated.options.repeat_batch = true;
     return repeated;
   }
+  std::optional<TrainSetting> without_exchange(const TrainSetting& setting) const override {
+    if (setting.options.devices.size() < 2) return {};
+    TrainSetting alone = setting;
+    alone.options.exchange_gradients = false;
+    return alone;
+  }
 
  private:
   const DoctorOptions& how_;

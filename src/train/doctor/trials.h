@@ -33,6 +33,8 @@ class Subject {
                                              double seconds_per_sample) = 0;
   /// The same whose steps all get one batch; nothing where batches cost nothing as it is.
   virtual std::optional<Setting> without_input(const Setting& setting) const = 0;
+  /// The same whose devices exchange no gradients; nothing where there is one alone.
+  virtual std::optional<Setting> without_exchange(const Setting&) const { return {}; }
 };
 
 /// Short trainings with the same setting.
@@ -116,15 +118,22 @@ class Trials {
     }
     if (!runs.all.empty()) seconds_per_sample_ = runs.all.back().seconds_per_sample();
     Diagnosis d = runs.diagnosis(how_.least_share);
-    const double input =
-        share_of(d, {diag::Cause::input, diag::Cause::copy_to_device, diag::Cause::staging});
-    if (stopped() || input < how_.least_share) return d;
-    const std::optional<Setting> repeated = subject_.without_input(setting_);
-    if (!repeated) return d;
-    ShortRuns ignored;
-    const Trial trial = compare(setting_, *repeated, {.what = "without input"}, ignored);
-    if (trial.pairs >= 2) d.without_input = trial.speedup;
+    d.without_input = without(
+        share_of(d, {diag::Cause::input, diag::Cause::copy_to_device, diag::Cause::staging}),
+        "without input", subject_.without_input(setting_));
+    d.without_exchange = without(share_of(d, {diag::Cause::communication, diag::Cause::peer}),
+                                 "without exchanges", subject_.without_exchange(setting_));
     return d;
+  }
+
+  /// How many times as fast a training is that lacks what takes `share` of the time.
+  std::optional<Estimate> without(double share, const char* what,
+                                  const std::optional<Setting>& setting) {
+    if (stopped() || share < how_.least_share || !setting) return {};
+    ShortRuns ignored;
+    const Trial trial = compare(setting_, *setting, {.what = what}, ignored);
+    if (trial.pairs < 2) return {};
+    return trial.speedup;
   }
 
   /// Of those that were not tried, and whose causes cost enough: what touches no bit comes first,
