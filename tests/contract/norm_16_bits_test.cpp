@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -96,6 +97,29 @@ TEST(Norms16Bits, LayerNorm) {
           return layer_norm(x, {w.size(0)}, w, b);
         },
         shape, shape[1], MemoryFormat::nchw);
+}
+
+// Of three channels one holds a NaN, one an infinity, in the last elements of a run.
+TEST(Norms16Bits, NansAndInfinitiesStayInTheirChannels) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  for (const Device device : devices())
+    for (const DType dtype : {f16, bf16})
+      for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
+        SCOPED_TRACE(std::string(name(dtype)) + " on " + device.str());
+        Generator generator(3);
+        Tensor x = randn({2, 3, 5, 13}, {}, &generator);
+        x[1][1][4][12].fill_(kInf - kInf);
+        x[1][2][4][12].fill_(kInf);
+        const Tensor w = ones({3}, {.device = device}), b = zeros({3}, {.device = device});
+        const Tensor leaf = x.to(dtype).to(format).to(device).detach().set_requires_grad();
+        const Tensor y = batch_norm_op(true)(leaf, w, b);
+        y.backward(ones_like(y.detach()));
+        for (const Tensor& t : {y.detach(), leaf.grad()}) {
+          EXPECT_TRUE(all(isfinite(t.select(1, 0))).item<bool>());
+          EXPECT_FALSE(any(isfinite(t.select(1, 1))).item<bool>());
+          EXPECT_FALSE(any(isfinite(t.select(1, 2))).item<bool>());
+        }
+      }
 }
 
 // With a residual and a ReLU behind, fused, as it is one op after the other.

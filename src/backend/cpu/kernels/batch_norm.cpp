@@ -9,6 +9,7 @@
 #include "backend/cpu/runtime/small_baseline-inl.h"
 
 #include <cmath>
+#include <tuple>
 
 #include "backend/cpu/elementwise/narrow_through_f32.h"
 #include "backend/cpu/reduce/batch_norm_narrow-inl.h"
@@ -54,10 +55,11 @@ void forward(const Context& context, const Tensor& tx, const Tensor& weight, con
   if (!v.by_pixels) {
     v.each_channel([&](int64_t c) {
       Moments m;
-      if (params.training) v.runs(c, [&](int64_t at) { channel_moments(x + at, v.size, m); });
+      if (params.training)
+        v.runs(c, std::tuple(x), [&](int64_t at) { channel_moments(x + at, v.size, m); });
       const Affine<T> f = params.training ? statistics.take(c, m.mean, m.var(), count)
                                           : statistics.take(c, fm[c], fv[c], 0);
-      v.runs(c, [&](int64_t at) {
+      v.runs(c, std::tuple(x, add, y), [&](int64_t at) {
         normalise_run(x + at, v.size, f, add ? add + at : nullptr, relu, y + at);
       });
     });
@@ -114,12 +116,12 @@ void backward(const Context& context, const Tensor& tdy, const Tensor& tx, const
     v.each_channel([&](int64_t c) {
       const Affine<T> f = affine(c);
       double sum = 0, dot = 0;
-      v.runs(c, [&](int64_t at) {
+      v.runs(c, std::tuple(dy, x, y, dres), [&](int64_t at) {
         run_sums(mask, dy + at, x + at, y ? y + at : nullptr, v.size, f, dres ? dres + at : nullptr,
                  sum, dot);
       });
       const Slope<T> s = finish(c, sum, dot);
-      v.runs(c, [&](int64_t at) {
+      v.runs(c, std::tuple(dy, x, y, dx), [&](int64_t at) {
         run_gradient(mask, dy + at, x + at, y ? y + at : nullptr, v.size, f, s, dx + at);
       });
     });
@@ -197,7 +199,7 @@ void batch_norm_again(const Context& context, const Tensor& tx, const Tensor& we
   };
   if (!v.by_pixels) {
     v.each_channel([&](int64_t c) {
-      v.runs(c, [&](int64_t at) {
+      v.runs(c, std::tuple(x, add, y), [&](int64_t at) {
         normalise_run(x + at, v.size, affine(c), add ? add + at : nullptr, relu, y + at);
       });
     });

@@ -88,10 +88,7 @@ void group_norm_planes(const Groups& v, const GroupStatistics<T>& statistics, co
     for (int64_t c = first; c < first + v.width; ++c) {
       const Affine<T> map = statistics.map(group, c % v.channels);
       const int64_t at = c * v.size;
-      if constexpr (std::is_same_v<T, W>)
-        normalise_run<T>(x + at, v.size, map, nullptr, false, y + at);
-      else
-        normalise_narrow_run(x + at, v.size, map, y + at);
+      normalise_run<W>(x + at, v.size, map, nullptr, false, y + at);
     }
   });
 }

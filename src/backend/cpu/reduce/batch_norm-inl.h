@@ -7,9 +7,11 @@
 #define BRIM_BATCH_NORM_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include <brim/core/tensor.h>
 
@@ -80,10 +82,27 @@ struct Layout {
                    for (; begin < end; ++begin) body(begin);
                  });
   }
-  /// body(offset) for each run of `size` values of channel c.
-  template <class Body>
-  void runs(int64_t c, const Body& body) const {
-    for (int64_t i = 0; i < n; ++i) body((i * channels + c) * size);
+  /// body(offset) for each run of `size` values of channel c. Where tensors are too large for the
+  /// caches, the beginnings of the next runs of `operands` are fetched meanwhile: runs may be
+  /// shorter than what the CPU needs to foresee them.
+  template <class... T, class Body>
+  void runs(int64_t c, const std::tuple<T*...>& operands, const Body& body) const {
+    constexpr int64_t kCached = 2 << 20;  // elements
+    const bool fetches = n * channels * size > kCached;
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t at = (i * channels + c) * size;
+      if (fetches && i + 1 < n)
+        std::apply([&](auto*... p) { (fetch(p, at + channels * size), ...); }, operands);
+      body(at);
+    }
+  }
+
+ private:
+  template <class T>
+  void fetch(const T* operand, int64_t at) const {
+    if (!operand) return;
+    constexpr int64_t kLine = 64 / sizeof(T), kMax = 4096 / sizeof(T);
+    for (int64_t i = 0; i < std::min(size, kMax); i += kLine) hwy::Prefetch(operand + at + i);
   }
 };
 
@@ -169,21 +188,6 @@ template <class T>
 void normalise_run(const T* x, int64_t n, const Affine<T>& f, const T* add, bool relu, T* y) {
   normalise<0>(x, n, &f.mean, &f.a, &f.shift, add, relu, y);
 }
-
-#if HWY_TARGET != HWY_SCALAR
-/// Of 16 bits, in the registers of f32.
-template <class W>
-void normalise_narrow_run(const W* x, int64_t n, const Affine<float>& f, W* y) {
-  const hn::ScalableTag<float> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto mean = hn::Set(d, f.mean), a = hn::Set(d, f.a), shift = hn::Set(d, f.shift);
-  const auto vector = [&](int64_t i)
-                          HWY_ATTR { return hn::MulAdd(hn::Sub(load(d, x + i), mean), a, shift); };
-  int64_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) store_two(d, vector(i), vector(i + lanes), y + i);
-  for (; i < n; ++i) y[i] = W(mul_add(static_cast<float>(x[i]) - f.mean, f.a, f.shift));
-}
-#endif
 
 template <class T>
 void normalise_pixels(const T* x, int64_t channels, int64_t begin, int64_t end, const Columns<T>& f,

@@ -1,5 +1,6 @@
-// The loops of batch_norm over 16-bit floats: a block after the other is widened in the L1 cache,
-// computed as f32 and rounded to nearest even. Include it inside a foreach_target file only.
+// The loops of batch_norm over 16-bit floats: runs in registers where the CPU converts there, else
+// and for pixels a block after the other, which is widened in the L1 cache, computed as f32 and
+// rounded to nearest even. Include it inside a foreach_target file only.
 #if defined(BRIM_BATCH_NORM_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BRIM_BATCH_NORM_NARROW_INL_H_
 #undef BRIM_BATCH_NORM_NARROW_INL_H_
@@ -8,7 +9,7 @@
 #endif
 
 #include "backend/cpu/elementwise/convert.h"
-#include "backend/cpu/reduce/batch_norm-inl.h"
+#include "backend/cpu/reduce/narrow_runs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -49,6 +50,7 @@ const W* advance(const W* p, int64_t n) {
 
 template <Narrow W>
 void channel_moments(const W* x, int64_t n, Moments& m) {
+  if constexpr (kInRegisters<W>) return run_moments(x, n, m);
   WideBlock<kRun> wide;
   for (int64_t at = 0; at < n; at += kRun) {
     const int64_t count = std::min(kRun, n - at);
@@ -62,6 +64,11 @@ void channel_moments(const T* x, int64_t n, Moments& m) {
 
 template <Narrow W>
 void normalise_run(const W* x, int64_t n, const Affine<float>& f, const W* add, bool relu, W* y) {
+  if constexpr (kInRegisters<W>)
+    return add ? (relu ? normalise_in_registers<true, true>(x, n, f, add, y)
+                       : normalise_in_registers<true, false>(x, n, f, add, y))
+               : (relu ? normalise_in_registers<false, true>(x, n, f, add, y)
+                       : normalise_in_registers<false, false>(x, n, f, add, y));
   WideBlock<kRun> wide, wide_add;
   for (int64_t at = 0; at < n; at += kRun) {
     const int64_t count = std::min(kRun, n - at);
@@ -74,6 +81,12 @@ void normalise_run(const W* x, int64_t n, const Affine<float>& f, const W* add, 
 template <Narrow W>
 void run_sums(Mask mask, const W* dy, const W* x, const W* y, int64_t n, const Affine<float>& f,
               W* kept, double& sum, double& dot) {
+  if constexpr (kInRegisters<W>)
+    return with_mask(mask, [&](auto constant) {
+      constexpr Mask kMask = decltype(constant)::value;
+      kept ? sums_in_registers<kMask, true>(dy, x, y, n, f, kept, sum, dot)
+           : sums_in_registers<kMask, false>(dy, x, y, n, f, kept, sum, dot);
+    });
   WideBlock<kRun> wide_dy, wide_x, wide_y, wide_kept;
   for (int64_t at = 0; at < n; at += kRun) {
     const int64_t count = std::min(kRun, n - at);
@@ -87,6 +100,10 @@ void run_sums(Mask mask, const W* dy, const W* x, const W* y, int64_t n, const A
 template <Narrow W>
 void run_gradient(Mask mask, const W* dy, const W* x, const W* y, int64_t n, const Affine<float>& f,
                   const Slope<float>& s, W* dx) {
+  if constexpr (kInRegisters<W>)
+    return with_mask(mask, [&](auto constant) {
+      gradient_in_registers<decltype(constant)::value>(dy, x, y, n, f, s, dx);
+    });
   WideBlock<kRun> wide_dy, wide_x, wide_y, wide_dx;
   for (int64_t at = 0; at < n; at += kRun) {
     const int64_t count = std::min(kRun, n - at);
