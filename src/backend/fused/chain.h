@@ -40,7 +40,8 @@ struct LinkSlot {
   /// Inputs and outputs: all whole, and of one dtype, but for rows.
   int operands = 0;
   std::vector<RowPart> parts;  ///< rows: of each operand
-  /// By dtype, what the CPU's chains run; rows of 16 bits are computed in f32.
+  /// By dtype, what the CPU's chains run; rows of 16 bits without a loop are widened for that of
+  /// f32.
   std::array<DenseLoop, kDTypeCount> loops{};
   std::array<DropoutLoop, kDTypeCount> dropout_loops{};
   std::array<RowLoop, kDTypeCount> row_loops{};

@@ -1,5 +1,6 @@
 // Vectors of numbers that are stored in fewer bits, read and written; included once per instruction
 // set.
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -53,6 +54,16 @@ HWY_INLINE hn::Vec<D> load(D d, const In* x) {
   }
 }
 
+/// The first `count` numbers of a vector, then `pad`.
+template <class D, class In>
+HWY_INLINE hn::Vec<D> load_part(D d, const In* x, int64_t count, In pad) {
+  constexpr int64_t kLanes = HWY_MAX_BYTES / sizeof(hn::TFromD<D>);
+  HWY_ALIGN In part[kLanes];
+  std::fill_n(part, kLanes, pad);
+  std::copy_n(x, std::min(count, kLanes), part);
+  return load(d, part);
+}
+
 #if HWY_TARGET != HWY_SCALAR
 /// Bits whose upper halves are those of BFloat16(x).
 template <class D>
@@ -65,7 +76,12 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> bfloat_bits(D, hn::Vec<D> number) {
                         hn::Add(hn::Add(x, hn::Set(bits, 0x7fff)), odd));
 }
 
-/// Stores two vectors of f32, rounded to nearest even.
+/// Stores two vectors of f32, in 16 bits rounded to nearest even.
+template <class D>
+HWY_INLINE void store_two(D d, hn::Vec<D> first, hn::Vec<D> second, float* to) {
+  hn::StoreU(first, d, to);
+  hn::StoreU(second, d, to + hn::Lanes(d));
+}
 template <class D>
 HWY_INLINE void store_two(D d, hn::Vec<D> first, hn::Vec<D> second, BFloat16* to) {
   const hn::Repartition<uint16_t, D> halves;

@@ -180,12 +180,13 @@ class Worker {
     void* operands[ChainLink::kMaxOperands] = {};
     bool narrow[ChainLink::kMaxOperands] = {};
     const int outputs = first_output(slot);
+    const bool widens = has_16_bits(dtype_) && !slot.row_loops[static_cast<size_t>(dtype_)];
     for (int i = 0; i < slot.operands; ++i) {
       const auto k = static_cast<size_t>(i);
       if (link.registers[k] < 0) continue;
       const Register& r = registers_[static_cast<size_t>(link.registers[k])];
       operands[k] = r.row(slot.parts[k], at, within);
-      narrow[k] = has_16_bits(r.dtype());
+      narrow[k] = widens && has_16_bits(r.dtype());
       if (!narrow[k]) continue;
       float* const wide = wide_ + k * wide_row(chain_);
       if (i < outputs)
@@ -194,7 +195,7 @@ class Worker {
         });
       narrow_[k] = std::exchange(operands[k], wide);
     }
-    const DType computed = has_16_bits(dtype_) ? DType::f32 : dtype_;
+    const DType computed = widens ? DType::f32 : dtype_;
     slot.row_loops[static_cast<size_t>(computed)](operands, chain_.row, link.params);
     for (int i = outputs; i < slot.operands; ++i) {
       const auto k = static_cast<size_t>(i);

@@ -6,8 +6,9 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "backend/cpu/elementwise/convert.h"
 #include "backend/cpu/elementwise/rows_through_f32.h"
-#include "backend/cpu/reduce/softmax-inl.h"
+#include "backend/cpu/reduce/softmax_narrow-inl.h"
 #include "backend/cpu/runtime/isa.h"
 #include "backend/cpu/runtime/parallel.h"
 #include "backend/fused/chain.h"
@@ -18,7 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kExpGrain = 8192;  // elements per thread at least
+constexpr int64_t kExpGrain = 8192;   // elements per thread at least
+constexpr int64_t kCached = 1 << 20;  // elements of 16 bits that the caches hold
 
 struct View {
   int64_t outer = 1, n, inner = 1;
@@ -178,6 +180,62 @@ void softmax_grad(const Context&, const Tensor& tdy, const Tensor& ty, Tensor& t
       });
 }
 
+// Of numbers stored as W in 16 bits, rounded once.
+template <class W, bool kLog>
+void narrow_softmax_short_rows(const W* x, W* y, int64_t n, int64_t count) {
+  HWY_ALIGN float rows[kShortRow * kColumns], tile[kShortRow * kColumns];
+  convert_run(x, rows, n * count);
+  to_columns(rows, n, count, tile);
+  narrow_softmax_columns<kLog>(tile, tile, n, kColumns, count, false);
+  to_rows(tile, n, count, rows);
+  convert_run(rows, y, n * count);
+}
+
+template <class W, bool kLog>
+void narrow_softmax(const Tensor& tx, Tensor& ty, int axis) {
+  const View v(tx, axis);
+  const W* x = static_cast<const W*>(tx.raw());
+  W* y = static_cast<W*>(ty.raw());
+  const bool fetches = tx.numel() > kCached;
+  for_each_slice(
+      v, [&](int64_t at) { narrow_softmax_row<kLog>(x + at, y + at, v.n); },
+      [&](int64_t at, int64_t count) {
+        narrow_softmax_short_rows<W, kLog>(x + at, y + at, v.n, count);
+      },
+      [&](int64_t at, int64_t width) {
+        narrow_softmax_columns<kLog>(x + at, y + at, v.n, v.inner, width, fetches);
+      });
+}
+
+template <class W, bool kLog>
+void narrow_softmax_grad_short_rows(const W* dy, const W* y, W* dx, int64_t n, int64_t count) {
+  HWY_ALIGN float rows[kShortRow * kColumns], up[kShortRow * kColumns], out[kShortRow * kColumns];
+  convert_run(dy, rows, n * count);
+  to_columns(rows, n, count, up);
+  convert_run(y, rows, n * count);
+  to_columns(rows, n, count, out);
+  narrow_softmax_grad_columns<kLog>(up, out, up, n, kColumns, count, false);
+  to_rows(up, n, count, rows);
+  convert_run(rows, dx, n * count);
+}
+
+template <class W, bool kLog>
+void narrow_softmax_grad(const Tensor& tdy, const Tensor& ty, Tensor& tdx, int axis) {
+  const View v(ty, axis);
+  const W* dy = static_cast<const W*>(tdy.raw());
+  const W* y = static_cast<const W*>(ty.raw());
+  W* dx = static_cast<W*>(tdx.raw());
+  const bool fetches = ty.numel() > kCached;
+  for_each_slice(
+      v, [&](int64_t at) { narrow_softmax_grad_row<kLog>(dy + at, y + at, dx + at, v.n); },
+      [&](int64_t at, int64_t count) {
+        narrow_softmax_grad_short_rows<W, kLog>(dy + at, y + at, dx + at, v.n, count);
+      },
+      [&](int64_t at, int64_t width) {
+        narrow_softmax_grad_columns<kLog>(dy + at, y + at, dx + at, v.n, v.inner, width, fetches);
+      });
+}
+
 /// y = log(sum(exp(x))) along the last axis; -inf for a row of -inf and for an empty one.
 template <class T>
 void logsumexp(const Context&, const Tensor& tx, Tensor& ty) {
@@ -210,27 +268,65 @@ void softmax_grad_link(void* const* operands, int64_t n, const formula::Params&)
                  : softmax_grad_row<T, kLog>(dy, y, dx, n);
 }
 
+template <class W, bool kLog>
+void narrow_softmax_link(void* const* operands, int64_t n, const formula::Params&) {
+  const W* x = static_cast<const W*>(operands[0]);
+  W* y = static_cast<W*>(operands[1]);
+  n <= kShortRow ? narrow_softmax_short_rows<W, kLog>(x, y, n, 1)
+                 : narrow_softmax_row<kLog>(x, y, n);
+}
+template <class W, bool kLog>
+void narrow_softmax_grad_link(void* const* operands, int64_t n, const formula::Params&) {
+  const W *dy = static_cast<const W*>(operands[0]), *y = static_cast<const W*>(operands[1]);
+  W* dx = static_cast<W*>(operands[2]);
+  n <= kShortRow ? narrow_softmax_grad_short_rows<W, kLog>(dy, y, dx, n, 1)
+                 : narrow_softmax_grad_row<kLog>(dy, y, dx, n);
+}
+
+/// In registers where this CPU converts W there.
+template <class W, bool kLog>
+void softmax_16_bits(const Context& context, const Tensor& x, Tensor& y, int axis) {
+  constexpr auto kAxes = [](const Tensor&, const Tensor&, int rows) { return rows; };
+  if constexpr (kInRegisters<W>)
+    narrow_softmax<W, kLog>(x, y, axis);
+  else
+    RowsThroughF32<&softmax<float, kLog>, kAxes, 0, 1>::run(context, x, y, axis);
+}
+template <class W, bool kLog>
+void softmax_grad_16_bits(const Context& context, const Tensor& dy, const Tensor& y, Tensor& dx,
+                          int axis) {
+  constexpr auto kAxes = [](const Tensor&, const Tensor&, const Tensor&, int rows) { return rows; };
+  if constexpr (kInRegisters<W>)
+    narrow_softmax_grad<W, kLog>(dy, y, dx, axis);
+  else
+    RowsThroughF32<&softmax_grad<float, kLog>, kAxes, 0, 1, 2>::run(context, dy, y, dx, axis);
+}
+
+template <bool kLog>
+void register_both(const char* forward, const char* gradient) {
+  constexpr DeviceKind cpu = DeviceKind::cpu;
+  backend::for_each_type(formula::List<float, double>{}, [&]<class T>(std::type_identity<T>) {
+    backend::register_kernel(forward, cpu, dtype_of<T>, &softmax<T, kLog>);
+    backend::register_kernel(gradient, cpu, dtype_of<T>, &softmax_grad<T, kLog>);
+    backend::register_row_link(forward, dtype_of<T>, &softmax_link<T, kLog>);
+    backend::register_row_link(gradient, dtype_of<T>, &softmax_grad_link<T, kLog>);
+  });
+  backend::for_each_type(formula::List<Half, BFloat16>{}, [&]<class W>(std::type_identity<W>) {
+    backend::register_kernel(forward, cpu, dtype_of<W>, &softmax_16_bits<W, kLog>);
+    backend::register_kernel(gradient, cpu, dtype_of<W>, &softmax_grad_16_bits<W, kLog>);
+    if constexpr (kInRegisters<W>) {
+      backend::register_row_link(forward, dtype_of<W>, &narrow_softmax_link<W, kLog>);
+      backend::register_row_link(gradient, dtype_of<W>, &narrow_softmax_grad_link<W, kLog>);
+    }
+  });
+}
+
 void register_softmax() {
-  constexpr auto kAxes = [](const Tensor&, const Tensor&, int axis) { return axis; };
-  constexpr auto kGradAxes = [](const Tensor&, const Tensor&, const Tensor&, int axis) {
-    return axis;
-  };
   constexpr auto kAllAxesButLast = [](const Tensor& x, const Tensor&) { return x.rank() - 1; };
-  register_floats_by_rows<&softmax<float, false>, &softmax<double, false>, kAxes, 0, 1>("softmax");
-  register_floats_by_rows<&softmax<float, true>, &softmax<double, true>, kAxes, 0, 1>(
-      "log_softmax");
-  register_floats_by_rows<&softmax_grad<float, false>, &softmax_grad<double, false>, kGradAxes, 0,
-                          1, 2>("softmax_grad");
-  register_floats_by_rows<&softmax_grad<float, true>, &softmax_grad<double, true>, kGradAxes, 0, 1,
-                          2>("log_softmax_grad");
+  register_both<false>("softmax", "softmax_grad");
+  register_both<true>("log_softmax", "log_softmax_grad");
   register_floats_by_rows<&logsumexp<float>, &logsumexp<double>, kAllAxesButLast, 0, 1>(
       "logsumexp");
-  backend::for_each_type(formula::List<float, double>{}, []<class T>(std::type_identity<T>) {
-    backend::register_row_link("softmax", dtype_of<T>, &softmax_link<T, false>);
-    backend::register_row_link("log_softmax", dtype_of<T>, &softmax_link<T, true>);
-    backend::register_row_link("softmax_grad", dtype_of<T>, &softmax_grad_link<T, false>);
-    backend::register_row_link("log_softmax_grad", dtype_of<T>, &softmax_grad_link<T, true>);
-  });
 }
 
 }  // namespace

@@ -7,39 +7,12 @@
 #define BRIM_NARROW_RUNS_INL_H_
 #endif
 
+#include "backend/cpu/elementwise/map_run-inl.h"
 #include "backend/cpu/reduce/batch_norm-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
-
-/// Whether these loops take numbers stored as W.
-template <class W>
-constexpr bool kInRegisters = HWY_TARGET != HWY_SCALAR && sizeof(W) == 2 && kLoads<W>;
-
-/// to[i] = vector(operands, i), which loads from operands[k] + i; operands may be null, and `to`
-/// may be one of them. What is behind the last two vectors is computed in them too, so that all
-/// numbers are rounded alike.
-template <int kOperands, class W, class Vector>
-HWY_INLINE void map_run(const W* const (&operands)[kOperands], int64_t n, W* to,
-                        const Vector& vector) {
-  const hn::ScalableTag<float> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes)
-    store_two(d, vector(operands, i), vector(operands, i + lanes), to + i);
-  if (i == n) return;
-  constexpr int64_t kRest = HWY_MAX_BYTES / sizeof(W);
-  HWY_ALIGN W rest[kOperands][kRest] = {}, result[kRest];
-  const W* at[kOperands];
-  for (int k = 0; k < kOperands; ++k) {
-    at[k] = operands[k] ? rest[k] : nullptr;
-    if (operands[k]) std::copy_n(operands[k] + i, n - i, rest[k]);
-  }
-  const W* const(&rests)[kOperands] = at;
-  store_two(d, vector(rests, 0), vector(rests, lanes), result);
-  std::copy_n(result, n - i, to + i);
-}
 
 template <bool kAdd, bool kRelu, class W>
 void normalise_in_registers(const W* x, int64_t n, const Affine<float>& f, const W* add, W* y) {

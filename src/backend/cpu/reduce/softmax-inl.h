@@ -16,7 +16,10 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include <brim/formula/dense.h>
+
 #include "backend/cpu/elementwise/transpose-inl.h"
+#include "backend/cpu/elementwise/widen-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -36,17 +39,16 @@ void to_rows(const T* tile, int64_t n, int64_t count, T* rows) {
   transpose(tile, kColumns, n, count, rows, n);
 }
 
-/// Calls f(vector, at, count) for each vector of the row; the last is filled up with `pad`.
-template <class T, class F>
-void each_vector(const T* x, int64_t n, T pad, const F& f) {
+/// Calls f(vector, at, count) for each vector of the row, which is stored as W, from `begin` on;
+/// the last is filled up with `pad`.
+template <class T, class W, class F>
+void each_vector(const W* x, int64_t n, T pad, const F& f, int64_t begin = 0) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) f(hn::LoadU(d, x + i), i, lanes);
+  int64_t i = begin;
+  for (; i + lanes <= n; i += lanes) f(load(d, x + i), i, lanes);
   if (hn::MaxLanes(d) == 1 || i == n) return;  // gcc does not see that one lane leaves no rest
-  HWY_ALIGN T tail[HWY_MAX_BYTES / sizeof(T)];
-  for (int64_t k = 0; k < lanes; ++k) tail[k] = i + k < n ? x[i + k] : pad;
-  f(hn::Load(d, tail), i, n - i);
+  f(load_part(d, x + i, n - i, W(pad)), i, n - i);
 }
 
 template <class T, class V>
@@ -87,14 +89,28 @@ void log_columns(T* x, int64_t width) {
   for (int64_t i = 0; i < width; i += lanes) hn::Store(log_of(d, hn::Load(d, x + i)), d, x + i);
 }
 
-template <class T>
-T row_max(const T* x, int64_t n) {
+/// The largest of a row that is stored as W, or NaN where there is one.
+template <class W>
+formula::Arithmetic<W> row_max(const W* x, int64_t n) {
+  using T = formula::Arithmetic<W>;
   const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   constexpr T kLowest = -std::numeric_limits<T>::infinity();
-  auto m = hn::Set(d, kLowest);
-  each_vector(x, n, kLowest, [&](auto v, int64_t, int64_t) {
-    m = hn::IfThenElse(hn::Or(hn::Gt(v, m), hn::IsNaN(v)), v, m);
-  });
+  const auto larger = [](auto v, auto m) HWY_ATTR {
+    return hn::IfThenElse(hn::Or(hn::Gt(v, m), hn::IsNaN(v)), v, m);
+  };
+  // Four, because each waits for the one before.
+  auto m = hn::Set(d, kLowest), m1 = m, m2 = m, m3 = m;
+  int64_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    m = larger(load(d, x + i), m);
+    m1 = larger(load(d, x + i + lanes), m1);
+    m2 = larger(load(d, x + i + 2 * lanes), m2);
+    m3 = larger(load(d, x + i + 3 * lanes), m3);
+  }
+  m = larger(larger(m1, m), larger(m3, m2));
+  each_vector(
+      x, n, kLowest, [&](auto v, int64_t, int64_t) { m = larger(v, m); }, i);
   HWY_ALIGN T lane[HWY_MAX_BYTES / sizeof(T)];
   hn::Store(m, d, lane);
   T largest = lane[0];
