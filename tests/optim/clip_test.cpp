@@ -4,7 +4,9 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <string>
 
+#include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 #include <brim/ops/reduce.h>
 #include <brim/ops/unary.h>
@@ -46,6 +48,42 @@ TEST(ClipGradNorm, NanReachesEveryGradient) {
   const Tensor a = with_grad({1}), b = with_grad({std::nanf("")});
   EXPECT_TRUE(std::isnan(optim::clip_grad_norm_({a, b}, 1).item()));
   EXPECT_TRUE(std::isnan(a.grad().item()));
+}
+
+// Also where squares leave the range of f32, of whole and of broken vectors.
+TEST(ClipGradNorm, Of16BitsIsThatOfF64) {
+  for (const DType dtype : {f16, bf16})
+    for (const double size : {1.0, 1e-3, 1e25, 1e-25, 0.0})
+      for (const int64_t n : {1, 31, 33, 2049, 100003}) {
+        if (dtype == f16 && size != 1 && size != 1e-3) continue;
+        SCOPED_TRACE(std::string(name(dtype)) + " of " + std::to_string(n) + " times " +
+                     std::to_string(size));
+        Generator generator(3);
+        const Tensor g = (randn({n}, {}, &generator) * size).to(dtype), wide = g.to(f64);
+        Tensor p = zeros({n}, {.dtype = dtype}).set_requires_grad();
+        p.set_grad(g.clone());
+        const double want = std::sqrt(sum(wide * wide).item()), limit = want / 2;
+        const double norm = optim::clip_grad_norm_({p}, limit).item();
+        const double once = dtype == f16 ? 0x1p-11 : 0x1p-8;
+        EXPECT_LE(std::abs(norm - want), 1.01 * once * want);
+        if (size != 1) continue;  // PyTorch, too, adds 1e-6 to norms
+        const Tensor off = abs(p.grad().to(f64) - wide * 0.5);
+        EXPECT_LE(amax(off).item(), 2.5 * once * amax(abs(wide)).item());
+      }
+}
+
+TEST(ClipGradNorm, NanAndInfinityOf16BitsReachTheNorm) {
+  for (const DType dtype : {f16, bf16})
+    for (const int64_t n : {5, 4000}) {
+      Tensor p = zeros({n}, {.dtype = dtype}).set_requires_grad();
+      Tensor g = ones({n}, {.dtype = dtype});
+      g[n - 1].fill_(std::numeric_limits<double>::infinity());
+      p.set_grad(g);
+      EXPECT_TRUE(std::isinf(optim::clip_grad_norm_({p}, 1).item()));
+      p.grad()[n - 1].fill_(std::nan(""));
+      EXPECT_TRUE(std::isnan(optim::clip_grad_norm_({p}, 1).item()));
+      EXPECT_TRUE(std::isnan(p.grad()[0].item()));
+    }
 }
 
 TEST(ClipGradNorm, DoesNotDependOnThreads) {

@@ -8,6 +8,7 @@
 
 #include "backend/cpu/elementwise/convert.h"
 #include "backend/cpu/elementwise/loop.h"
+#include "backend/cpu/reduce/narrow_norm.h"
 #include "backend/kernel.h"
 
 namespace brim::cpu {
@@ -58,6 +59,7 @@ double partial(const T* x, int64_t n, double p) {
 template <class T>
 double run_norm(const T* x, int64_t n, double p) {
   if constexpr (sizeof(T) == 2) {
+    if (p == 2) return square_sum(x, n);
     float wide[kRun];
     convert_run(x, wide, n);
     return partial(wide, n, p);
@@ -114,12 +116,24 @@ void for_each(std::span<Tensor> list, F f) {
 }
 
 template <class T>
+void scale_all(std::span<Tensor> list, double factor) {
+  const auto f = static_cast<Compute<T>>(factor);
+  if constexpr (sizeof(T) == 2) {
+    for (Tensor& t : list)
+      parallel_for(t.numel(), kElementwiseGrain, [&](int64_t begin, int64_t end) {
+        scale_run(static_cast<T*>(t.raw()) + begin, f, end - begin);
+      });
+  } else {
+    for_each<T>(list, [f](T v) { return v * f; });
+  }
+}
+
+template <class T>
 void list_clip(const Context&, std::span<Tensor> list, const Tensor& norm, double max_norm) {
-  using C = Compute<T>;
-  const auto total = static_cast<C>(*static_cast<const T*>(norm.raw()));
+  const auto total = static_cast<Compute<T>>(*static_cast<const T*>(norm.raw()));
   const double factor = max_norm / (static_cast<double>(total) + 1e-6);
   if (factor >= 1) return;  // a NaN goes on, into every gradient, as in PyTorch
-  for_each<T>(list, [f = static_cast<C>(factor)](C v) { return v * f; });
+  scale_all<T>(list, factor);
 }
 
 template <class T>
@@ -131,8 +145,7 @@ void list_clamp(const Context&, std::span<Tensor> list, double limit) {
 
 template <class T>
 void list_scale(const Context&, std::span<Tensor> list, double factor) {
-  using C = Compute<T>;
-  for_each<T>(list, [f = static_cast<C>(factor)](C v) { return v * f; });
+  scale_all<T>(list, factor);
 }
 
 template <class T>
