@@ -90,13 +90,29 @@ TEST(Norms16Bits, GroupNorm) {
 }
 
 TEST(Norms16Bits, LayerNorm) {
-  for (const Shape& shape : {Shape{3, 7}, Shape{129, 10}, Shape{70, 256}, Shape{33, 1001}})
+  for (const Shape& shape : {Shape{3, 7}, Shape{129, 10}, Shape{700, 64}, Shape{40, 65},
+                             Shape{70, 256}, Shape{33, 1001}, Shape{0, 10}})
     expect_near_f64(
         "layer_norm",
         [](const Tensor& x, const Tensor& w, const Tensor& b) {
           return layer_norm(x, {w.size(0)}, w, b);
         },
         shape, shape[1], MemoryFormat::nchw);
+}
+
+TEST(Norms16Bits, ANanStaysInItsRow) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  for (const DType dtype : {f16, bf16})
+    for (const int64_t n : {10, 64, 77, 1001}) {
+      Generator generator(3);
+      Tensor from = randn({5, n}, {}, &generator);
+      from[2][n - 1].fill_(kInf - kInf);
+      const Tensor x = from.to(dtype).set_requires_grad(), y = layer_norm(x, {n});
+      y.backward(ones_like(y.detach()));
+      for (const Tensor& t : {y.detach(), x.grad()})
+        for (int64_t row = 0; row < 5; ++row)
+          EXPECT_EQ(all(isfinite(t[row])).item<bool>(), row != 2) << name(dtype) << " " << n;
+    }
 }
 
 // Of three channels one holds a NaN, one an infinity, in the last elements of a run.

@@ -7,9 +7,10 @@
 
 #include "backend/cpu/elementwise/convert.h"
 #include "backend/cpu/elementwise/loop.h"
+#include "backend/cpu/elementwise/map_run-inl.h"
 #include "backend/cpu/elementwise/narrow_through_f32.h"
 #include "backend/cpu/elementwise/rows_through_f32.h"
-#include "backend/cpu/reduce/moments-inl.h"
+#include "backend/cpu/reduce/layer_norm_narrow-inl.h"
 #include "backend/cpu/runtime/isa.h"
 #include "backend/fused/chain.h"
 #include "backend/types.h"
@@ -56,28 +57,37 @@ void normalise_row(const T* x, const T* w, const T* b, T* y, T mean, T scale, in
 }
 
 #if HWY_TARGET != HWY_SCALAR
-/// Of 16 bits, in the registers of f32.
-template <class W>
-void normalise_narrow_row(const W* x, const float* w, const float* b, W* y, float mean, float scale,
+/// Of 16 bits, in the registers of f32; w and b are stored as P.
+template <class W, class P>
+void normalise_narrow_row(const W* x, const P* w, const P* b, W* y, float mean, float scale,
                           int64_t n) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto m = hn::Set(d, mean), s = hn::Set(d, scale);
-  const auto vector = [&](int64_t i) HWY_ATTR {
-    const auto unit = hn::Mul(hn::Sub(load(d, x + i), m), s);
-    return hn::MulAdd(unit, w ? hn::LoadU(d, w + i) : hn::Set(d, 1),
-                      b ? hn::LoadU(d, b + i) : hn::Zero(d));
+  const auto vector = [&](const W* from, const P* factor, const P* shift, int64_t i) HWY_ATTR {
+    const auto unit = hn::Mul(hn::Sub(load(d, from + i), m), s);
+    return hn::MulAdd(unit, factor ? load(d, factor + i) : hn::Set(d, 1),
+                      shift ? load(d, shift + i) : hn::Zero(d));
   };
   int64_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) store_two(d, vector(i), vector(i + lanes), y + i);
-  for (; i < n; ++i)
-    y[i] = W(mul_add((static_cast<float>(x[i]) - mean) * scale, w ? w[i] : 1.0f, b ? b[i] : 0.0f));
+  for (; i + 2 * lanes <= n; i += 2 * lanes)
+    store_two(d, vector(x, w, b, i), vector(x, w, b, i + lanes), y + i);
+  if (i == n) return;
+  constexpr int64_t kRest = 2 * HWY_MAX_BYTES / sizeof(float);
+  HWY_ALIGN W rest[kRest] = {}, result[kRest];
+  HWY_ALIGN P factors[kRest] = {}, shifts[kRest] = {};
+  std::copy_n(x + i, n - i, rest);
+  if (w) std::copy_n(w + i, n - i, factors);
+  if (b) std::copy_n(b + i, n - i, shifts);
+  const P *factor = w ? factors : nullptr, *shift = b ? shifts : nullptr;
+  store_two(d, vector(rest, factor, shift, 0), vector(rest, factor, shift, lanes), result);
+  std::copy_n(result, n - i, y + i);
 }
 #endif
 
-/// y may be x. Of numbers stored as W.
-template <class T, class W>
-void layer_norm_row(const W* x, const T* w, const T* b, W* y, T& mean, T& scale, int64_t n,
+/// y may be x. Of numbers stored as W, w and b as P.
+template <class T, class W, class P>
+void layer_norm_row(const W* x, const P* w, const P* b, W* y, T& mean, T& scale, int64_t n,
                     double eps) {
   Moments moments;
   run_moments(x, n, moments);
@@ -99,6 +109,9 @@ void layer_norm_rows(const Tensor& tx, const Tensor& weight, const Tensor& bias,
   T *mean = out<T>(tmean), *scale = out<T>(tscale);
   parallel_for(rows, std::max<int64_t>(1, kElementwiseGrain / std::max<int64_t>(n, 1)),
                [&](int64_t begin, int64_t end) {
+                 if constexpr (!std::is_same_v<T, W>)
+                   if (0 < n && n <= kShortNormRow)
+                     return narrow_short_rows(x, w, b, n, begin, end, eps, y, mean, scale);
                  for (; begin < end; ++begin)
                    layer_norm_row(x + begin * n, w, b, y + begin * n, mean[begin], scale[begin], n,
                                   eps);
@@ -111,135 +124,131 @@ void layer_norm(const Context&, const Tensor& x, const Tensor& weight, const Ten
   layer_norm_rows<T, T>(x, weight, bias, y, mean, scale, eps);
 }
 
-/// As a link of chains.
-template <class T>
+/// As a link of chains. T: of mean and scale.
+template <class T, class W>
 void layer_norm_link(void* const* operands, int64_t n, const formula::Params& params) {
-  const auto number = [&](int i) { return static_cast<T*>(operands[i]); };
-  layer_norm_row<T, T>(number(0), number(1), number(2), number(3), *number(4), *number(5), n,
-                       params.a);
+  const auto row = [&](int i) { return static_cast<W*>(operands[i]); };
+  T &mean = *static_cast<T*>(operands[4]), &scale = *static_cast<T*>(operands[5]);
+  if constexpr (!std::is_same_v<T, W>)
+    if (n <= kShortNormRow)
+      return narrow_short_rows<W, W>(row(0), row(1), row(2), n, 0, 1, params.a, row(3), &mean,
+                                     &scale);
+  layer_norm_row<T, W, W>(row(0), row(1), row(2), row(3), mean, scale, n, params.a);
 }
 
-/// Some rows of dy, x and dx at a time: where they are, or of 16 bits their f32 copies in the
-/// cache.
-template <class T, class W>
-class GradRows {
- public:
-  static constexpr bool kCopies = !std::is_same_v<T, W>;
-  static int64_t count(int64_t n) { return kCopies ? std::clamp<int64_t>(kRun / n, 1, kRun) : 1; }
-  /// Numbers that the copies take.
-  static int64_t scratch(int64_t n) { return kCopies ? 3 * count(n) * n : 0; }
+/// Rows in parts, whose number the shape fixes, each with f64 sums of its own of the columns.
+struct GradParts {
+  int64_t rows, n, count;
 
-  GradRows(const W* dy, const W* x, W* dx, int64_t numbers, T* scratch)
-      : to_(dx), numbers_(numbers) {
-    if constexpr (kCopies) {
-      up = scratch;
-      from = scratch + numbers;
-      to = scratch + 2 * numbers;
-      convert_run(dy, scratch, numbers);
-      convert_run(x, scratch + numbers, numbers);
-    } else {
-      up = dy;
-      from = x;
-      to = dx;
+  GradParts(int64_t rows, int64_t n)
+      : rows(rows), n(n), count(std::clamp<int64_t>(rows / 32, 1, 16)) {}
+  size_t sum_bytes() const { return static_cast<size_t>(2 * count * n + 1) * sizeof(double); }
+  /// body(part, first row, last row)
+  template <class Body>
+  void each(const Body& body) const {
+    const int64_t grain =
+        std::max<int64_t>(1, kElementwiseGrain * count / std::max<int64_t>(rows * n, 1));
+    parallel_for(count, grain, [&](int64_t part, int64_t end) {
+      for (; part < end; ++part) body(part, rows * part / count, rows * (part + 1) / count);
+    });
+  }
+  /// The gradients of weight and bias.
+  template <class T>
+  void add_up(const double* sums, T* dweight, T* dbias) const {
+    for (int64_t i = 0; i < n; ++i) {
+      double a = 0, b = 0;
+      for (int64_t part = 0; part < count; ++part) {
+        a += sums[2 * part * n + i];
+        b += sums[(2 * part + 1) * n + i];
+      }
+      dweight[i] = static_cast<T>(a);
+      dbias[i] = static_cast<T>(b);
     }
   }
-  void finish() const {
-    if constexpr (kCopies) convert_run(to, to_, numbers_);
-  }
-
-  const T *up, *from;
-  T* to;
-
- private:
-  W* to_;
-  int64_t numbers_;
 };
 
-/// dx may be the residual. Of activations stored as W.
-template <class T, class W>
+/// dx may be the residual.
+template <class T>
 void layer_norm_gradients(const Context& context, const Tensor& tdy, const Tensor& tx,
                           const Tensor& weight, const Tensor& tmean, const Tensor& tscale,
                           const Tensor& tresidual, Tensor& tdx, Tensor& dweight, Tensor& dbias) {
-  using Rows = GradRows<T, W>;
-  const int64_t rows = tmean.numel(), n = dweight.numel();
-  const T* residual = in<T>(tresidual);
-  const W *dy = in<W>(tdy), *x = in<W>(tx);
+  const GradParts parts(tmean.numel(), dweight.numel());
+  const int64_t n = parts.n;
+  const T *dy = in<T>(tdy), *x = in<T>(tx), *residual = in<T>(tresidual);
   const T *w = in<T>(weight), *mean = in<T>(tmean), *scale = in<T>(tscale);
-  W* dx = out<W>(tdx);
-  T *dw = out<T>(dweight), *db = out<T>(dbias);
-  // Parts of rows, their number fixed by the shape, each with column sums of its own.
-  const int64_t parts = std::clamp<int64_t>(rows / 32, 1, 16);
-  const int64_t at_once = n > 0 ? Rows::count(n) : 1, numbers = n > 0 ? n + Rows::scratch(n) : 0;
-  const Workspace space =
-      context.workspace(static_cast<size_t>(2 * parts * n + 1) * sizeof(double) +
-                        static_cast<size_t>(parts * numbers) * sizeof(T));
+  T* dx = out<T>(tdx);
+  const Workspace space = context.workspace(
+      parts.sum_bytes() + (w ? static_cast<size_t>(parts.count * n) * sizeof(T) : 0));
   double* sums = space.as<double>();
-  T* scratch = reinterpret_cast<T*>(sums + 2 * parts * n + 1);
-  const int64_t grain =
-      std::max<int64_t>(1, kElementwiseGrain * parts / std::max<int64_t>(rows * n, 1));
-  // Row r of the tensors.
-  const auto row_gradient = [&](int64_t r, const T* up, const T* from, T* to, T* g, double* sw,
-                                double* sb) {
-    const T m = mean[r], s = scale[r];
-    for (int64_t i = 0; i < n; ++i) {
-      sw[i] += static_cast<double>(up[i] * ((from[i] - m) * s));
-      sb[i] += static_cast<double>(up[i]);
-    }
-    const T* weighted = up;
-    if (w) {
-      for (int64_t i = 0; i < n; ++i) g[i] = up[i] * w[i];
-      weighted = g;
-    }
-    double sum = 0, dot = 0;
-    grad_sums(weighted, from, n, m, sum, dot);
-    const double count = static_cast<double>(n), sd = static_cast<double>(s);
-    const T shift = static_cast<T>(sd * sum / count);
-    const T slope = static_cast<T>(sd * sd * sd * dot / count);
-    if (const T* more = residual ? residual + r * n : nullptr)
-      for (int64_t i = 0; i < n; ++i)
-        to[i] = more[i] + (s * weighted[i] - slope * (from[i] - m) - shift);
-    else
-      for (int64_t i = 0; i < n; ++i) to[i] = s * weighted[i] - slope * (from[i] - m) - shift;
-  };
-  parallel_for(parts, grain, [&](int64_t part, int64_t end) {
-    for (; part < end; ++part) {
-      double *sw = sums + 2 * part * n, *sb = sw + n;
-      T* g = scratch + part * numbers;
-      std::fill_n(sw, 2 * n, 0.0);
-      const int64_t last = rows * (part + 1) / parts;
-      for (int64_t first = rows * part / parts; first < last; first += at_once) {
-        const int64_t count = std::min(at_once, last - first), at = first * n;
-        const Rows block(dy + at, x + at, dx + at, count * n, g + n);
-        for (int64_t k = 0; k < count; ++k)
-          row_gradient(first + k, block.up + k * n, block.from + k * n, block.to + k * n, g, sw,
-                       sb);
-        block.finish();
+  T* scratch = reinterpret_cast<T*>(sums + 2 * parts.count * n + 1);
+  parts.each([&](int64_t part, int64_t begin, int64_t end) {
+    double *sw = sums + 2 * part * n, *sb = sw + n;
+    T* g = scratch + part * n;
+    std::fill_n(sw, 2 * n, 0.0);
+    for (int64_t r = begin; r < end; ++r) {
+      const T *up = dy + r * n, *from = x + r * n;
+      T* to = dx + r * n;
+      const T m = mean[r], s = scale[r];
+      for (int64_t i = 0; i < n; ++i) {
+        sw[i] += static_cast<double>(up[i] * ((from[i] - m) * s));
+        sb[i] += static_cast<double>(up[i]);
       }
+      const T* weighted = up;
+      if (w) {
+        for (int64_t i = 0; i < n; ++i) g[i] = up[i] * w[i];
+        weighted = g;
+      }
+      double sum = 0, dot = 0;
+      grad_sums(weighted, from, n, m, sum, dot);
+      const double count = static_cast<double>(n), sd = static_cast<double>(s);
+      const T shift = static_cast<T>(sd * sum / count);
+      const T slope = static_cast<T>(sd * sd * sd * dot / count);
+      if (const T* more = residual ? residual + r * n : nullptr)
+        for (int64_t i = 0; i < n; ++i)
+          to[i] = more[i] + (s * weighted[i] - slope * (from[i] - m) - shift);
+      else
+        for (int64_t i = 0; i < n; ++i) to[i] = s * weighted[i] - slope * (from[i] - m) - shift;
     }
   });
-  for (int64_t i = 0; i < n; ++i) {
-    double a = 0, b = 0;
-    for (int64_t part = 0; part < parts; ++part) {
-      a += sums[2 * part * n + i];
-      b += sums[(2 * part + 1) * n + i];
-    }
-    dw[i] = static_cast<T>(a);
-    db[i] = static_cast<T>(b);
-  }
+  parts.add_up(sums, out<T>(dweight), out<T>(dbias));
+}
+
+/// Of activations stored as W in 16 bits.
+template <class W>
+void layer_norm_grad_16_bits(const Context& context, const Tensor& dy, const Tensor& x,
+                             const Tensor& weight, const Tensor& mean, const Tensor& scale,
+                             Tensor& dx, Tensor& dweight, Tensor& dbias) {
+  using Scratch = NarrowGradientScratch;
+  const GradParts parts(mean.numel(), dweight.numel());
+  const int64_t n = parts.n, weights = n + Scratch::kPadding;
+  const int64_t numbers = n > 0 ? Scratch::numbers(n) : 0;
+  const Workspace space = context.workspace(
+      parts.sum_bytes() + static_cast<size_t>(weights + parts.count * numbers) * sizeof(float));
+  double* const sums = space.as<double>();
+  float* const w = reinterpret_cast<float*>(sums + 2 * parts.count * n + 1);
+  float* const scratch = w + weights;
+  std::fill_n(w, weights, 1.0f);
+  if (weight.defined()) std::copy_n(in<float>(weight), n, w);
+  if (n > 0)
+    parts.each([&](int64_t part, int64_t begin, int64_t end) {
+      narrow_rows_gradient(in<W>(dy), in<W>(x), w, in<float>(mean), in<float>(scale), n, begin, end,
+                           out<W>(dx), Scratch(scratch + part * numbers, n), sums + 2 * part * n);
+    });
+  parts.add_up(sums, out<float>(dweight), out<float>(dbias));
 }
 
 template <class T>
 void layer_norm_grad_add(const Context& context, const Tensor& dy, const Tensor& x,
                          const Tensor& weight, const Tensor& mean, const Tensor& scale,
                          const Tensor& residual, Tensor& dx, Tensor& dweight, Tensor& dbias) {
-  layer_norm_gradients<T, T>(context, dy, x, weight, mean, scale, residual, dx, dweight, dbias);
+  layer_norm_gradients<T>(context, dy, x, weight, mean, scale, residual, dx, dweight, dbias);
 }
 
-template <class T, class W>
+template <class T>
 void layer_norm_grad(const Context& context, const Tensor& dy, const Tensor& x,
                      const Tensor& weight, const Tensor& mean, const Tensor& scale, Tensor& dx,
                      Tensor& dweight, Tensor& dbias) {
-  layer_norm_gradients<T, W>(context, dy, x, weight, mean, scale, Tensor(), dx, dweight, dbias);
+  layer_norm_gradients<T>(context, dy, x, weight, mean, scale, Tensor(), dx, dweight, dbias);
 }
 
 template <class W, class Rest>
@@ -272,14 +281,18 @@ void register_layer_norm() {
                            &layer_norm_16_bits<Half, ByRows>);
   backend::register_kernel("layer_norm", DeviceKind::cpu, DType::bf16,
                            &layer_norm_16_bits<BFloat16, ByRows>);
-  register_floats_narrow<&layer_norm_grad<float, float>, &layer_norm_grad<double, double>,
-                         &layer_norm_grad<float, Half>, &layer_norm_grad<float, BFloat16>,
+  register_floats_narrow<&layer_norm_grad<float>, &layer_norm_grad<double>,
+                         &layer_norm_grad_16_bits<Half>, &layer_norm_grad_16_bits<BFloat16>,
                          Outputs::written, 0, 1, 5>("layer_norm_grad");
   backend::for_each_type(formula::List<float, double>{}, []<class T>(std::type_identity<T>) {
-    backend::register_row_link("layer_norm", dtype_of<T>, &layer_norm_link<T>);
+    backend::register_row_link("layer_norm", dtype_of<T>, &layer_norm_link<T, T>);
     // Not in 16 bits: the gradient would not be rounded before the addition, as it is apart.
     backend::register_kernel("layer_norm_grad_add", DeviceKind::cpu, dtype_of<T>,
                              &layer_norm_grad_add<T>);
+  });
+  backend::for_each_type(formula::List<Half, BFloat16>{}, []<class W>(std::type_identity<W>) {
+    if constexpr (kInRegisters<W>)
+      backend::register_row_link("layer_norm", dtype_of<W>, &layer_norm_link<float, W>);
   });
 }
 

@@ -71,6 +71,33 @@ HWY_INLINE T mul_add(T a, T b, T c) {
   return hn::GetLane(hn::MulAdd(hn::Set(d, a), hn::Set(d, b), hn::Set(d, c)));
 }
 
+/// The first `count` lanes, or all.
+template <class D>
+HWY_INLINE hn::Mask<D> first_lanes(D d, int64_t count) {
+  return hn::FirstN(d, std::min(static_cast<size_t>(count), hn::Lanes(d)));
+}
+
+/// Sum of n values, at most kRun.
+template <class T, class W>
+HWY_INLINE T sum_values(const W* x, int64_t n) {
+  if constexpr (sizeof(W) == 2) {
+    const hn::ScalableTag<T> d;
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    auto even = hn::Zero(d), odd = even;
+    int64_t i = 0;
+    for (; i + 2 * lanes <= n; i += 2 * lanes) {
+      even = hn::Add(even, load(d, x + i));
+      odd = hn::Add(odd, load(d, x + i + lanes));
+    }
+    for (; i < n; i += lanes) even = hn::Add(even, load_part(d, x + i, n - i, W(0.0f)));
+    return hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
+  } else {
+    return sum_run<T>(
+        n, [&](int64_t i) HWY_ATTR { return hn::LoadU(hn::ScalableTag<T>(), x + i); },
+        [&](int64_t i) { return x[i]; });
+  }
+}
+
 /// Of n values, at most kRun, by their distances to `centre`.
 template <class T, class W>
 HWY_INLINE Moments moments_about(T centre, const W* x, int64_t n) {
@@ -86,6 +113,13 @@ HWY_INLINE Moments moments_about(T centre, const W* x, int64_t n) {
     even = hn::MulAdd(e, e, even);
     odd = hn::MulAdd(o, o, odd);
   }
+  if constexpr (sizeof(W) == 2)
+    for (; i < n; i += lanes) {
+      const auto e = hn::Sub(load_part(d, x + i, n - i, W(0.0f)), c);
+      const auto v = hn::IfThenElseZero(first_lanes(d, n - i), e);
+      sums = hn::Add(sums, v);
+      even = hn::MulAdd(v, v, even);
+    }
   T sum = hn::GetLane(hn::SumOfLanes(d, sums));
   T squares = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
   for (; i < n; ++i) {
@@ -102,7 +136,6 @@ HWY_INLINE Moments moments_about(T centre, const W* x, int64_t n) {
 template <class W>
 void run_moments(const W* x, int64_t n, Moments& m) {
   using T = formula::Arithmetic<W>;
-  const hn::ScalableTag<T> d;
   for (int64_t at = 0; at < n; at += kRun) {
     const int64_t count = std::min(kRun, n - at);
     const W* from = x + at;
@@ -113,9 +146,7 @@ void run_moments(const W* x, int64_t n, Moments& m) {
         continue;
       }
     }
-    const T sum = sum_run<T>(
-        count, [&](int64_t i) HWY_ATTR { return load(d, from + i); },
-        [&](int64_t i) { return static_cast<T>(from[i]); });
+    const T sum = sum_values<T>(from, count);
     m.merge(moments_about(sum / static_cast<T>(count), from, count));
   }
 }
