@@ -90,8 +90,9 @@ TEST(Norms16Bits, GroupNorm) {
 }
 
 TEST(Norms16Bits, LayerNorm) {
-  for (const Shape& shape : {Shape{3, 7}, Shape{129, 10}, Shape{700, 64}, Shape{40, 65},
-                             Shape{70, 256}, Shape{33, 1001}, Shape{0, 10}})
+  for (const Shape& shape :
+       {Shape{3, 7}, Shape{129, 10}, Shape{700, 64}, Shape{40, 65}, Shape{70, 256}, Shape{9, 512},
+        Shape{9, 513}, Shape{33, 1001}, Shape{0, 10}})
     expect_near_f64(
         "layer_norm",
         [](const Tensor& x, const Tensor& w, const Tensor& b) {

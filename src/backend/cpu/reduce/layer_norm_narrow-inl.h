@@ -22,31 +22,33 @@ HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kShortNormRow = 64;
+constexpr int64_t kShortNormRow = 512;
 
 /// y, mean and scale of a short row. All may be read, and y written, past their ends.
 inline void narrow_short_row(const float* x, const float* w, const float* b, float* y, int64_t n,
                              double eps, float& mean, float& scale) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const float count = static_cast<float>(n);
-  const auto sum_of = [&](const auto& term) HWY_ATTR {
-    auto sums = hn::Zero(d);
-    for (int64_t i = 0; i < n; i += lanes)
-      sums = hn::Add(
-          sums,
-          hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(std::min(lanes, n - i))), term(i)));
-    return hn::GetLane(hn::SumOfLanes(d, sums));
+  // term(vector, what keeps of one the numbers in the row)
+  const auto each = [&](const auto& term) HWY_ATTR {
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) term(hn::LoadU(d, x + i), [](auto v) { return v; });
+    if (i == n) return;
+    const auto mask = hn::FirstN(d, static_cast<size_t>(n - i));
+    term(hn::LoadU(d, x + i), [&](auto v) HWY_ATTR { return hn::IfThenElseZero(mask, v); });
   };
-  const float rough = sum_of([&](int64_t i) HWY_ATTR { return hn::LoadU(d, x + i); }) / count;
-  const auto c = hn::Set(d, rough);
-  const float sum = sum_of([&](int64_t i) HWY_ATTR { return hn::Sub(hn::LoadU(d, x + i), c); });
-  const float squares = sum_of([&](int64_t i) HWY_ATTR {
-    const auto e = hn::Sub(hn::LoadU(d, x + i), c);
-    return hn::Mul(e, e);
+  auto values = hn::Zero(d), sums = values, squares = values;
+  each([&](auto v, auto in_row) HWY_ATTR { values = hn::Add(values, in_row(v)); });
+  const float centre = hn::GetLane(hn::SumOfLanes(d, values)) / static_cast<float>(n);
+  const auto c = hn::Set(d, centre);
+  each([&](auto v, auto in_row) HWY_ATTR {
+    const auto e = in_row(hn::Sub(v, c));
+    sums = hn::Add(sums, e);
+    squares = hn::MulAdd(e, e, squares);
   });
-  const Moments moments = Moments::about(static_cast<double>(rough), static_cast<double>(sum),
-                                         static_cast<double>(squares), static_cast<double>(n));
+  const Moments moments = Moments::about(
+      static_cast<double>(centre), static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sums))),
+      static_cast<double>(hn::GetLane(hn::SumOfLanes(d, squares))), static_cast<double>(n));
   mean = static_cast<float>(moments.mean);
   scale = static_cast<float>(1 / std::sqrt(moments.var() + eps));
   const auto m = hn::Set(d, mean), s = hn::Set(d, scale);
@@ -63,10 +65,17 @@ void narrow_short_rows(const W* x, const P* w, const P* b, int64_t n, int64_t be
                        double eps, W* y, float* mean, float* scale) {
   constexpr int64_t kPadding = HWY_MAX_BYTES / sizeof(float);
   HWY_ALIGN float from[2 * kRun + kPadding], to[2 * kRun + kPadding];
-  HWY_ALIGN float weight[kShortNormRow + kPadding], bias[kShortNormRow + kPadding] = {};
-  std::fill_n(weight, kShortNormRow + kPadding, 1.0f);
-  for (int64_t i = 0; w && i < n; ++i) weight[i] = static_cast<float>(w[i]);
-  for (int64_t i = 0; b && i < n; ++i) bias[i] = static_cast<float>(b[i]);
+  HWY_ALIGN float weight[kShortNormRow + kPadding], bias[kShortNormRow + kPadding];
+  const auto parameter = [&](const P* of, float otherwise, float* wide) {
+    std::fill_n(wide, n + kPadding, otherwise);
+    if (!of) return;
+    if constexpr (sizeof(P) == 2)
+      convert_run(of, wide, n);
+    else
+      std::copy_n(of, n, wide);
+  };
+  parameter(w, 1, weight);
+  parameter(b, 0, bias);
   const int64_t at_once = 2 * kRun / n;
   for (int64_t row = begin; row < end; row += at_once) {
     const int64_t count = std::min(at_once, end - row);
