@@ -64,14 +64,16 @@ std::vector<Int8Case> int8_cases() {
   conv("OfOnePixel", {.in = 16, .out = 1, .kernel = 3}, 3, 3);
   conv("OfManyColourImages", {.in = 3, .out = 6, .kernel = 5}, 120, 140);
   conv("PointwiseOddOfManyPixels", {.in = 21, .out = 8, .kernel = 1}, 60, 65);
-  // By Winograd's transform: where there are more tiles than channels, and fewer of them.
+  // By Winograd's transform: where there are more tiles than channels, and fewer of them; three
+  // threads share what they transform where there are few tiles.
   const auto winograd = [&](const std::string& name, Conv2d::Options o, int64_t h, int64_t w) {
     conv(name, o, h, w);
     all.back().operators = {{"int8_winograd", 1}, {"quantize", 1}, {"int8_convolution", 0}};
   };
-  winograd("Padded", {.in = 32, .out = 48, .kernel = 3, .padding = 1}, 14, 13);
+  winograd("Padded", {.in = 32, .out = 48, .kernel = 3, .padding = 1}, 27, 28);
   winograd("OfManyTiles", {.in = 16, .out = 32, .kernel = 3, .padding = 1, .bias = false}, 31, 34);
-  winograd("OfManyChannels", {.in = 80, .out = 144, .kernel = 3, .padding = {0, 2}}, 9, 11);
+  winograd("OfManyChannels", {.in = 80, .out = 144, .kernel = 3, .padding = {0, 2}}, 30, 26);
+  winograd("OfSomeMoreTiles", {.in = 80, .out = 144, .kernel = 3, .padding = {0, 2}}, 33, 30);
   // Weights whose sums are too large for it.
   all.push_back({"OfLargeWeights",
                  [](nn::Sequential& net) {

@@ -251,6 +251,7 @@ void int8_products(const Int8Convolution& k, const Int8Images& x, int64_t first,
 
 void run_images(const Int8Convolution& k, const Threads& threads, uint8_t* scratch) {
   constexpr int64_t kWork = int64_t{1} << 20;   // multiply-adds that are worth a thread
+  constexpr int64_t kFetched = 16;              // of a weight, in the time that memory gives it
   constexpr int64_t kBytes = int64_t{1} << 16;  // that are copied
   const bool is_copied = kSplits || !k.is_direct(), is_spread = kSplits && !k.has_whole_steps();
   const int64_t each = k.images_at_once(), panels = panels_of(k.o), plane = k.oh * k.ow;
@@ -272,7 +273,7 @@ void run_images(const Int8Convolution& k, const Threads& threads, uint8_t* scrat
       std::memset(scratch + images * image, 0, Int8Convolution::kSlack);
     const int64_t tiles = (pixels + kInt8Rows - 1) / kInt8Rows;
     if (threads.count() > 1 && tiles < 2 * threads.count() && panels > 1)
-      parallel_parts(threads, panels, grain_of(pixels * depth * kPanel),
+      parallel_parts(threads, panels, grain_of(std::max(pixels, kFetched) * depth * kPanel),
                      [&](int64_t, int64_t begin, int64_t end) {
                        int8_products(k, x, first * plane, 0, pixels, begin, end);
                      });

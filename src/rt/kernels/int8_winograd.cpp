@@ -19,29 +19,37 @@
 namespace brim::rt {
 namespace {
 
-/// Threads take blocks of tiles through all steps, or, where there are fewer tiles than channels,
-/// strips of outputs. Sizes in bytes, for vectors of so many outputs.
+/// Threads take tiles through all steps, each with weights that it has transformed itself, unless
+/// that would be more work than the tiles: where there are many threads they share the transformed
+/// weights, or, of fewer tiles than channels, the tiles. What a thread has made lies in its caches,
+/// and another waits for it. Sizes in bytes, for vectors of so many outputs.
 struct Int8WinogradPlan {
   static constexpr int64_t kBlock = 32, kOutputs = 64, kPad = 32;  // as the kernels have them
   bool by_tiles;
+  bool is_shared;
   int64_t group;   ///< strips that pass tiles together
   int64_t v_step;  ///< of transformed tiles, from point to point, in words
   int64_t shared;  ///< transformed weights, or tiles
   int64_t sums;    ///< at the beginning of each thread's own
+  int64_t inputs, weights;
   int64_t own;
 
   Int8WinogradPlan(const Int8Convolution& k, int64_t lanes, int threads) {
     constexpr int64_t kPoints = cpu::kWinogradPoints;
+    constexpr int64_t kWeights = 28;  // tiles whose work is some times that of the weights
     const int64_t tiles = k.n * ((k.oh + 3) / 4) * ((k.ow + 3) / 4), strips = k.o / lanes;
     const int64_t strip = kPoints * (k.c * lanes + kPad) * int64_t{sizeof(int16_t)};
     by_tiles = tiles > k.c && tiles > k.o;
+    is_shared = tiles < kWeights * (threads - 1);
     group = std::min(strips, kOutputs / lanes);
-    if (!by_tiles) group = std::clamp<int64_t>(strips / (int64_t{2} * threads), 1, group);
-    v_step = (by_tiles ? kBlock : tiles) * k.c + kPad;
+    if (!by_tiles && is_shared) group = std::clamp<int64_t>(strips / threads, 1, group);
+    const int64_t all = is_shared ? tiles : (tiles + threads - 1) / threads;
+    v_step = (by_tiles ? kBlock : all) * k.c + kPad;
     sums = group * kPoints * (kBlock * lanes + kPad / 2) * int64_t{sizeof(int32_t)};
-    const int64_t inputs = kPoints * v_step * int64_t{sizeof(int16_t)};
-    shared = by_tiles ? strips * strip : inputs;
-    own = sums + (by_tiles ? inputs : group * strip);
+    inputs = kPoints * v_step * int64_t{sizeof(int16_t)};
+    weights = (by_tiles ? strips : group) * strip;
+    shared = !is_shared ? 0 : by_tiles ? weights : inputs;
+    own = sums + inputs + weights - shared;
   }
   int64_t bytes(int threads) const { return shared + threads * own; }
 };
@@ -97,6 +105,49 @@ int64_t winograd_grain(int64_t work) {
   return work > 0 ? (kWork + work - 1) / work : kWork;
 }
 
+/// Tiles [begin, end) block by block, whose weights are u.
+void winograd_blocks(const Int8Problem& p, const Int8WinogradPlan& plan, int64_t begin, int64_t end,
+                     const int16_t* u, int16_t* v, int32_t* m) {
+  for (int64_t first = begin; first < end; first += wino::kBlock) {
+    const int64_t last = std::min(end, first + wino::kBlock);
+    p.transform_x(first, last, v, plan.v_step);
+    for (int64_t s = 0; s < p.strips(); s += plan.group)
+      p.outputs_of(v, plan.v_step, u + s * p.strip_words(), s, std::min(p.strips(), s + plan.group),
+                   first, last, m);
+  }
+}
+
+/// Strips [first, last) of tiles [begin, end), which are v.
+void winograd_strips(const Int8Problem& p, const Int8WinogradPlan& plan, int64_t first,
+                     int64_t last, int64_t begin, int64_t end, int16_t* u, const int16_t* v,
+                     int32_t* m) {
+  for (int64_t i = first; i < last; ++i)
+    p.transform_weights(i, 0, p.in, u + (i - first) * p.strip_words());
+  for (int64_t t = begin; t < end; t += wino::kBlock)
+    p.outputs_of(v + (t - begin) * p.in, plan.v_step, u, first, last, t,
+                 std::min(end, t + wino::kBlock), m);
+}
+
+void winograd_apart(const Int8Problem& p, const Int8WinogradPlan& plan, const Threads& threads,
+                    uint8_t* scratch) {
+  parallel_parts(threads, p.count(), winograd_grain(wino::kPoints * p.in * p.out),
+                 [&](int64_t part, int64_t begin, int64_t end) {
+                   uint8_t* const own = scratch + part * plan.own;
+                   auto* const m = reinterpret_cast<int32_t*>(own);
+                   auto* const v = reinterpret_cast<int16_t*>(own + plan.sums);
+                   auto* const u = reinterpret_cast<int16_t*>(own + plan.sums + plan.inputs);
+                   if (plan.by_tiles) {
+                     for (int64_t i = 0; i < p.strips(); ++i)
+                       p.transform_weights(i, 0, p.in, u + i * p.strip_words());
+                     return winograd_blocks(p, plan, begin, end, u, v, m);
+                   }
+                   p.transform_x(begin, end, v, plan.v_step);
+                   for (int64_t s = 0; s < p.strips(); s += plan.group)
+                     winograd_strips(p, plan, s, std::min(p.strips(), s + plan.group), begin, end,
+                                     u, v, m);
+                 });
+}
+
 void winograd_by_tiles(const Int8Problem& p, const Int8WinogradPlan& plan, const Threads& threads,
                        uint8_t* scratch) {
   auto* const u = reinterpret_cast<int16_t*>(scratch);
@@ -114,14 +165,8 @@ void winograd_by_tiles(const Int8Problem& p, const Int8WinogradPlan& plan, const
                    uint8_t* const own = scratch + plan.shared + part * plan.own;
                    auto* const m = reinterpret_cast<int32_t*>(own);
                    auto* const v = reinterpret_cast<int16_t*>(own + plan.sums);
-                   for (int64_t b = begin; b < end; ++b) {
-                     const int64_t first = b * wino::kBlock,
-                                   last = std::min(p.count(), first + wino::kBlock);
-                     p.transform_x(first, last, v, plan.v_step);
-                     for (int64_t s = 0; s < p.strips(); s += plan.group)
-                       p.outputs_of(v, plan.v_step, u + s * p.strip_words(), s,
-                                    std::min(p.strips(), s + plan.group), first, last, m);
-                   }
+                   winograd_blocks(p, plan, begin * wino::kBlock,
+                                   std::min(p.count(), end * wino::kBlock), u, v, m);
                  });
 }
 
@@ -139,12 +184,9 @@ void winograd_by_outputs(const Int8Problem& p, const Int8WinogradPlan& plan, con
                    auto* const m = reinterpret_cast<int32_t*>(own);
                    auto* const u = reinterpret_cast<int16_t*>(own + plan.sums);
                    for (int64_t g = begin; g < end; ++g) {
-                     const int64_t s = g * plan.group, last = std::min(p.strips(), s + plan.group);
-                     for (int64_t i = s; i < last; ++i)
-                       p.transform_weights(i, 0, p.in, u + (i - s) * p.strip_words());
-                     for (int64_t first = 0; first < p.count(); first += wino::kBlock)
-                       p.outputs_of(v + first * p.in, plan.v_step, u, s, last, first,
-                                    std::min(p.count(), first + wino::kBlock), m);
+                     const int64_t s = g * plan.group;
+                     winograd_strips(p, plan, s, std::min(p.strips(), s + plan.group), 0, p.count(),
+                                     u, v, m);
                    }
                  });
 }
@@ -165,7 +207,9 @@ bool run_int8_winograd(const Int8Convolution& k, const Threads& threads, uint8_t
   const auto padding = static_cast<int16_t>(k.zero_point - cpu::kWinogradShift);
   const Int8Problem p{tiles, k.c, k.o, k.x, padding, {k}};
   const Int8WinogradPlan plan(k, kLanes, threads.count());
-  if (plan.by_tiles)
+  if (!plan.is_shared)
+    winograd_apart(p, plan, threads, scratch);
+  else if (plan.by_tiles)
     winograd_by_tiles(p, plan, threads, scratch);
   else
     winograd_by_outputs(p, plan, threads, scratch);
