@@ -127,4 +127,8 @@ struct GatherAttributes {
   int64_t axis;
 };
 
+/// A resize has no attributes. x: (n, h, w, c), y: (n, oh, ow, c), then i64 (oh) and f32 (oh): each
+/// row of y is between that row of x and the next one, of which it has that share; then as many of
+/// ow columns.
+
 }  // namespace brim::rt

@@ -107,6 +107,7 @@ enum class OpCode : uint32_t {
   int8_winograd = 15,      ///< by Winograd's transform where that is the faster way
   quantize_colours = 16,   ///< (n, 3, h, w) in f32 to (n, h, w, 3) in u8
   plane_convolution = 17,  ///< of few channels and outputs; pooled where the network has that
+  resize = 18,             ///< bilinear
   picture = 32,            ///< ops/picture.h
   top = 33,                ///< ops/choice.h
   argmax = 34,

@@ -8,6 +8,6 @@ const Op* const kOps[] = {
     &kUnaryOp,       &kBinaryOp,   &kSoftmaxOp,   &kLayerNormOp,       &kCopyOp,
     &kMatmulOp,      &kGatherOp,   &kQuantizeOp,  &kInt8ConvolutionOp, &kInt8WinogradOp,
     &kPictureOp,     &kTopOp,      &kArgmaxOp,    &kQuantizeColoursOp, &kPlaneConvolutionOp,
-    nullptr};
+    &kResizeOp,      nullptr};
 
 }  // namespace brim::rt

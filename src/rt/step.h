@@ -95,7 +95,7 @@ const Op* find_op(uint32_t code);
 extern const Op kConvolutionOp, kWinogradOp, kDepthwiseOp, kMaxPoolOp, kAveragePoolOp, kUnaryOp,
     kBinaryOp, kSoftmaxOp, kLayerNormOp, kCopyOp, kMatmulOp, kGatherOp, kQuantizeOp,
     kInt8ConvolutionOp, kInt8WinogradOp, kPictureOp, kTopOp, kArgmaxOp, kQuantizeColoursOp,
-    kPlaneConvolutionOp;
+    kPlaneConvolutionOp, kResizeOp;
 
 /// Whether so many bytes of scratch memory are in proportion to what a step reads and makes: a file
 /// could ask for any amount otherwise.

@@ -54,6 +54,7 @@ const std::vector<Kernel>& kernels() {
       {"int8_winograd", "kInt8WinogradOp", kInt8},
       {"copy", "kCopyOp", {"ops/copy.cpp"}},
       {"gather", "kGatherOp", {"ops/copy.cpp"}},
+      {"resize", "kResizeOp", {"ops/resize.cpp", "kernels/resize.cpp"}},
       {"picture", "kPictureOp", {"ops/picture.cpp", "kernels/picture.cpp"}},
       {"top", "kTopOp", {"ops/choice.cpp"}},
       {"argmax", "kArgmaxOp", {"ops/choice.cpp"}},
@@ -147,7 +148,8 @@ std::string build_of(const std::vector<std::string>& sources, const std::string&
   std::vector<std::string> tiles;
   for (const std::string& path : sources)
     if (path.starts_with("src/rt/kernels/") && !path.ends_with("pool.cpp") &&
-        !path.ends_with("picture.cpp") && !path.ends_with("plane_convolution.cpp"))
+        !path.ends_with("picture.cpp") && !path.ends_with("plane_convolution.cpp") &&
+        !path.ends_with("resize.cpp"))
       tiles.push_back(path);
   std::string unrolled;
   if (!tiles.empty())

@@ -1,5 +1,5 @@
-// Images of other sizes, by steps that there are: nearest pixels are looked up, linear ones are
-// products with a matrix for each axis. Both take images as they lie, nhwc.
+// Images of other sizes: nearest pixels are looked up, an axis after the other, bilinear ones are a
+// step of their own. Both take images as they lie, nhwc.
 #include <algorithm>
 #include <cmath>
 
@@ -10,26 +10,22 @@ namespace brim::deploy {
 namespace {
 
 struct ResizedAxis : backend::ResizeAxis {
+  bool stays() const { return from == to && step == 1; }
   std::vector<int64_t> nearest() const {
     std::vector<int64_t> all;
     for (int64_t i = 0; i < to; ++i) all.push_back(ResizeAxis::nearest<float>(i));
     return all;
   }
-  /// (to, from): what elements count for.
-  Tensor linear(bool align_corners) const {
-    std::vector<float> all(static_cast<size_t>(to * from), 0.0F);
+  /// The element at or before each of the result.
+  void linear(bool align_corners, std::vector<int64_t>& before, std::vector<float>& share) const {
     const double last = static_cast<double>(from - 1);
     for (int64_t i = 0; i < to; ++i) {
       const auto at = static_cast<double>(i);
       const double corner = to > 1 ? at * last / static_cast<double>(to - 1) : 0;
       const double x = std::clamp(align_corners ? corner : (at + 0.5) * step - 0.5, 0.0, last);
-      const auto first = static_cast<int64_t>(std::floor(x));
-      const double share = x - static_cast<double>(first);
-      float* const row = all.data() + i * from;
-      row[first] += static_cast<float>(1 - share);
-      if (first + 1 < from) row[first + 1] += static_cast<float>(share);
+      before.push_back(static_cast<int64_t>(x));
+      share.push_back(static_cast<float>(x - std::floor(x)));
     }
-    return Tensor::from<float>(all, {to, from});
   }
 };
 
@@ -44,19 +40,21 @@ uint32_t looked_up(Lowering& to, uint32_t x, int64_t axis, const ResizedAxis& re
   return y;
 }
 
-uint32_t multiplied(Lowering& to, uint32_t x, int64_t axis, const Tensor& matrix) {
-  const std::vector<int64_t> from = to.value(x).dims;
-  std::vector<int64_t> dims = from;
-  dims[static_cast<size_t>(axis)] = matrix.size(0);
-  const bool is_rows = axis == 1;
-  const int64_t batch = is_rows ? from[0] : from[0] * from[1];
-  const int64_t inner = is_rows ? from[2] * from[3] : from[3];
-  const uint32_t y = to.made({batch, matrix.size(0), inner});
-  to.step(
-      rt::OpCode::matmul,
-      {to.constant(matrix, dims_of(matrix.shape())), to.view(x, {batch, matrix.size(1), inner})},
-      y);
-  return to.view(y, dims);
+/// x: (n, h, w, c).
+uint32_t between(Lowering& to, uint32_t x, const ResizedAxis& rows, const ResizedAxis& columns,
+                 bool align_corners) {
+  std::vector<uint32_t> inputs = {x};
+  for (const ResizedAxis* axis : {&rows, &columns}) {
+    std::vector<int64_t> before;
+    std::vector<float> share;
+    axis->linear(align_corners, before, share);
+    inputs.push_back(to.constant(Tensor::from<int64_t>(before, {axis->to}), {axis->to}));
+    inputs.push_back(to.constant(Tensor::from<float>(share, {axis->to}), {axis->to}));
+  }
+  const std::vector<int64_t>& dims = to.value(x).dims;
+  const uint32_t y = to.made({dims[0], rows.to, columns.to, dims[3]});
+  to.step(rt::OpCode::resize, inputs, y);
+  return y;
 }
 
 void resize(Lowering& to, const EngineNode& node) {
@@ -72,16 +70,21 @@ void resize(Lowering& to, const EngineNode& node) {
              NotImplemented, "other ways than nearest and bilinear, of other values than images");
   std::vector<float> scales;
   if (node.has(2)) scales = to.network.constant(node, 2).to_vector<float>();
-  uint32_t x = to.nhwc(node.inputs[0]);
-  // Columns first: there are fewer rows then.
-  for (const int axis : {3, 2}) {
+  const auto axis_of = [&](int axis) {
     ResizedAxis resized = {{from[axis], shape[axis], 0}};
     resized.step = scales.size() == 2
                        ? 1 / static_cast<double>(scales[static_cast<size_t>(axis) - 2])
                        : static_cast<double>(resized.from) / static_cast<double>(resized.to);
-    if (resized.from == resized.to && resized.step == 1) continue;
-    x = is_nearest ? looked_up(to, x, axis - 1, resized)
-                   : multiplied(to, x, axis - 1, resized.linear(way == "align_corners"));
+    return resized;
+  };
+  const ResizedAxis rows = axis_of(2), columns = axis_of(3);
+  uint32_t x = to.nhwc(node.inputs[0]);
+  if (is_nearest) {
+    // Columns first: there are fewer rows then.
+    if (!columns.stays()) x = looked_up(to, x, 2, columns);
+    if (!rows.stays()) x = looked_up(to, x, 1, rows);
+  } else if (!rows.stays() || !columns.stays()) {
+    x = between(to, x, rows, columns, way == "align_corners");
   }
   to.set_nhwc(node.outputs[0], x);
 }
