@@ -5,7 +5,9 @@
 #include <brim/deploy/engine.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <memory>
 
 #include "deploy/computes.h"
@@ -166,7 +168,7 @@ std::vector<EngineCase> engine_cases() {
       {"BatchNorm",
        [] { return std::make_unique<nn::BatchNorm2d>(nn::BatchNorm2d::Options{.features = 5}); },
        image});
-  for (const int64_t hidden : {5, 16})
+  for (const int64_t hidden : {5, 16, 40})
     for (const bool both : {false, true}) {
       const std::string name = std::to_string(hidden) + (both ? "Both" : "");
       const nn::Recurrent::Options o = {
@@ -237,6 +239,40 @@ TEST_P(EngineOfLayer, ComputesTheSame) {
         EXPECT_EQ(relative_difference(y, first), 0) << "threads change bits";
     }
   }
+}
+
+/// Numbers that are none beside those that are: a unit has one where the network's has.
+TEST(EngineOfRecurrentLayer, KeepsWhatIsNotFiniteWhereItIs) {
+  const NoGrad no_grad;
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const bool is_lstm : {true, false})
+    for (const int64_t hidden : {5, 24}) {
+      manual_seed(3);
+      const TemporaryFolder folder;
+      const std::string path = folder / "model.brim";
+      const nn::Recurrent::Options o = {.in = 3, .hidden = hidden, .batch_first = true};
+      const std::unique_ptr<nn::Module> network =
+          is_lstm ? layer<nn::LSTM>(o)() : layer<nn::GRU>(o)();
+      network->eval();
+      deploy::save_engine(path, *network, zeros({1, 4, 3}), {.batches = {3}, .threads = 2});
+      for (const float odd : {infinity, std::nanf("")}) {
+        std::vector<float> numbers = randn({3, 4, 3}).to_vector<float>();
+        numbers[4] = odd;  // of the first sample's second step
+        const Tensor x = Tensor::from<float>(numbers, {3, 4, 3});
+        const std::vector<float> expected = (*network)(x).contiguous().to_vector<float>();
+        for_each_engine(path, 3, [&](const OpenedEngine& engine) {
+          const std::vector<float> found = engine(x).to_vector<float>();
+          ASSERT_EQ(found.size(), expected.size());
+          for (size_t i = 0; i < found.size(); ++i) {
+            if (std::isnan(expected[i])) {
+              EXPECT_TRUE(std::isnan(found[i])) << i;
+            } else {
+              EXPECT_NEAR(found[i], expected[i], 1e-5) << i;
+            }
+          }
+        });
+      }
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EngineOfLayer, testing::ValuesIn(engine_cases()),
