@@ -111,7 +111,7 @@ struct SoftmaxAttributes {
   int64_t logarithm;
 };
 
-/// Over the last axes, as many as the weight has; bias as the weight.
+/// Over the last axes, as many as the weight has; bias as the weight. Without them over the last.
 struct LayerNormAttributes {
   double epsilon;
 };

@@ -27,6 +27,7 @@ class AlteredStep {
     if (index_ == whole_.steps()) throw std::runtime_error("the engine has no such step");
   }
   uint64_t index() const { return index_; }
+  uint64_t weight_bytes() { return whole_.at<rt::FileHeader>(0)->weights.count; }
   int words() { return static_cast<int>(whole_.step(index_).words); }
   int operands() { return whole_.step(index_).inputs + whole_.step(index_).outputs; }
   /// What is said of a file that was altered, "" for nothing.
@@ -139,6 +140,15 @@ TEST(AlteredSteps, OfResizedImagesReadNoPixelBeyondThem) {
                     .find("output differs"),
                 std::string::npos);
     }
+  step.refuses_other_operands();
+}
+
+TEST(AlteredSteps, OfGroupsHaveNoWeights) {
+  nn::Sequential network;
+  network.push<nn::GroupNorm>({.groups = 2, .channels = 4, .affine = false});
+  AlteredStep step(network, {1, 4, 16, 16}, rt::OpCode::layer_norm);
+  EXPECT_EQ(step.refusal([](EngineBytes&) {}), "");
+  EXPECT_LT(step.weight_bytes(), 256U) << "ones are held, as long as a group";
   step.refuses_other_operands();
 }
 

@@ -102,9 +102,15 @@ int run_softmax(const Step& s, const Run& run, const Failure&) {
   return BRIM_RT_OK;
 }
 
+/// Numbers that are normalised together.
+int64_t normalized(const Step& s) {
+  const Operand& x = s.in(0);
+  return s.inputs > 1 ? s.in(1).count() : x.rank > 0 ? x.dims[x.rank - 1] : 1;
+}
+
 int check_layer_norm(const Step& s, const Failure& fail) {
-  if (!s.has_attributes<LayerNormAttributes>() || s.inputs < 2 || s.inputs > 3 || s.outputs != 1 ||
-      !are_rows(s, s.in(1).count()))
+  if (!s.has_attributes<LayerNormAttributes>() || s.inputs < 1 || s.inputs > 3 || s.outputs != 1 ||
+      !are_rows(s, normalized(s)))
     return does_not_fit(s, fail);
   for (int i = 1; i < s.inputs; ++i)
     if (s.in(i).dtype != DType::f32 || s.in(i).count() != s.in(1).count())
@@ -113,9 +119,9 @@ int check_layer_norm(const Step& s, const Failure& fail) {
 }
 
 int run_layer_norm(const Step& s, const Run& run, const Failure&) {
-  const int64_t size = s.in(1).count();
+  const int64_t size = normalized(s);
   normalize_rows(run.isa, s.attributes<LayerNormAttributes>().epsilon, s.in(0).count() / size, size,
-                 s.in(0).as<float>(), s.in(1).as<float>(), s.in_or_null<float>(2),
+                 s.in(0).as<float>(), s.in_or_null<float>(1), s.in_or_null<float>(2),
                  s.out(0).as<float>(), run.threads);
   return BRIM_RT_OK;
 }

@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <brim/ops/create.h>
-
 #include "deploy/engine/lowering.h"
 
 namespace brim::deploy {
@@ -158,7 +156,7 @@ void instance_norm(Lowering& to, const EngineNode& node) {
   const int64_t groups = shape[1], size = shape.numel() / shape[0] / groups;
   const uint32_t rows = to.view(to.plain(node.inputs[0]), {shape[0], groups, size});
   uint32_t y = to.made(to.value(rows).dims);
-  to.step(rt::OpCode::layer_norm, {rows, to.constant(ones({size}), {size})}, y,
+  to.step(rt::OpCode::layer_norm, {rows}, y,
           rt::LayerNormAttributes{double{node.attribute<float>("epsilon", 1e-5F)}});
   const auto join = [&](size_t input, BinaryFormula formula, float nothing) {
     BRIM_CHECK(to.network.is_constant(node, input), NotImplemented, "factors that are computed");
