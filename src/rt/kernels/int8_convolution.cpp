@@ -88,7 +88,8 @@ struct Int8Panels {
     for (int v = 0; v < V; ++v) {
       const auto* const all =
           reinterpret_cast<const int32_t*>(weights + v / kVectors * panel_bytes);
-      start[v] = hn::Mul(hn::LoadU(d, all + v % kVectors * kLanes), hn::Set(d, -k.zero_point));
+      start[v] =
+          hn::Mul(hn::LoadU(d, all + v % kVectors * kLanes), hn::Set(d, kInt8Shift - k.zero_point));
     }
   }
 };
@@ -164,9 +165,11 @@ HWY_INLINE void add_step(const uint8_t* const (&from)[R], int64_t at, int64_t od
 template <int R, int V>
 HWY_INLINE void add_step(const uint8_t* const (&from)[R], int64_t at, int64_t,
                          const uint8_t* weights, int64_t panel_bytes, VecI (&sums)[R][V]) {
-  if constexpr (kVectors == 1) {
-    // Weights of all panels stay in registers while rows pass by.
-    const auto weights_at = [&](int v) HWY_ATTR { return Int8Weights(weights + v * panel_bytes); };
+  if constexpr (kVectors == 1 || BRIM_RT_DOTS_BYTES) {
+    // Weights of all vectors stay in registers while rows pass by.
+    const auto weights_at = [&](int v) HWY_ATTR {
+      return Int8Weights(weights + v / kVectors * panel_bytes + v % kVectors * 4 * kLanes);
+    };
     const Int8Weights w[4] = {weights_at(0), weights_at(V > 1 ? 1 : 0), weights_at(V > 2 ? 2 : 0),
                               weights_at(V > 3 ? 3 : 0)};
     for (int r = 0; r < R; ++r) {

@@ -16,6 +16,16 @@ HWY_BEFORE_NAMESPACE();
 namespace brim::rt::HWY_NAMESPACE {
 namespace {
 
+// Whether ARM adds four products of bytes at once, and what inputs are less then, as i8.
+#undef BRIM_RT_DOTS_BYTES
+#if HWY_ARCH_ARM_A64 && HWY_TARGET != HWY_SCALAR && defined(__ARM_FEATURE_DOTPROD)
+#define BRIM_RT_DOTS_BYTES 1
+constexpr int32_t kInt8Shift = 128;
+#else
+#define BRIM_RT_DOTS_BYTES 0
+constexpr int32_t kInt8Shift = 0;
+#endif
+
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE4
 // Whether four products of bytes are added at once: AVX-512 does so, too, where all of the runtime
 // is compiled for a CPU that has VNNI.
@@ -92,6 +102,25 @@ HWY_INLINE VecI plus_products(VecI sum, const Int8Inputs& x, const Int8Weights& 
   return plus_pairs(plus_pairs(sum, x.even, w.even), x.odd, w.odd);
 }
 #endif
+#elif BRIM_RT_DOTS_BYTES
+constexpr bool kSplits = false;
+constexpr int kInt8Rows = 6, kInt8Panels = 1;
+struct Int8Weights {
+  VecI all;
+  HWY_INLINE explicit Int8Weights(const uint8_t* from)
+      : all(hn::LoadU(TagI(), reinterpret_cast<const int32_t*>(from))) {}
+};
+struct Int8Inputs {
+  VecI all;
+  HWY_INLINE explicit Int8Inputs(const uint8_t* from) {
+    uint32_t four;
+    std::memcpy(&four, from, sizeof four);
+    all = hn::Set(TagI(), static_cast<int32_t>(four ^ 0x80808080U));
+  }
+};
+HWY_INLINE VecI plus_products(VecI sum, const Int8Inputs& x, const Int8Weights& w) {
+  return VecI(vdotq_s32(sum.raw, vreinterpretq_s8_s32(x.all.raw), vreinterpretq_s8_s32(w.all.raw)));
+}
 #else
 constexpr bool kSplits = false;
 constexpr int kInt8Rows = 1, kInt8Panels = 1;
