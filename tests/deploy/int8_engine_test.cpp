@@ -56,6 +56,7 @@ std::vector<Int8Case> int8_cases() {
   conv("OfThreeChannels", {.in = 3, .out = 16, .kernel = 7, .stride = 2, .padding = 3}, 17, 19);
   conv("Pointwise", {.in = 24, .out = 40, .kernel = 1, .bias = false}, 10, 10);
   conv("PointwiseOdd", {.in = 23, .out = 33, .kernel = 1}, 3, 5);
+  conv("PointwiseOfFewPixels", {.in = 256, .out = 402, .kernel = 1}, 7, 7);  // split by outputs
   conv("PointwiseStrided", {.in = 16, .out = 80, .kernel = 1, .stride = 2}, 9, 8);
   conv("Strided", {.in = 16, .out = 64, .kernel = 3, .stride = 2, .padding = 1}, 15, 14);
   conv("Dilated", {.in = 6, .out = 20, .kernel = {3, 2}, .padding = {2, 1}, .dilation = 2}, 12, 9);

@@ -275,10 +275,16 @@ void run_images(const Int8Convolution& k, const Threads& threads, uint8_t* scrat
     if (is_copied && !k.has_whole_steps())
       std::memset(scratch + images * image, 0, Int8Convolution::kSlack);
     const int64_t tiles = (pixels + kInt8Rows - 1) / kInt8Rows;
-    if (threads.count() > 1 && tiles < 2 * threads.count() && panels > 1)
-      parallel_parts(threads, panels, grain_of(std::max(pixels, kFetched) * depth * kPanel),
+    // Where there is more of weights than of inputs threads read some of the weights each.
+    const bool has_few_inputs =
+        panels >= 2 * threads.count() * kInt8Panels && images * image < panels * k.panel_bytes();
+    const int64_t group = has_few_inputs ? kInt8Panels : 1;
+    if (threads.count() > 1 && panels > 1 && (has_few_inputs || tiles < 2 * threads.count()))
+      parallel_parts(threads, (panels + group - 1) / group,
+                     grain_of(std::max(pixels, kFetched) * depth * kPanel * group),
                      [&](int64_t, int64_t begin, int64_t end) {
-                       int8_products(k, x, first * plane, 0, pixels, begin, end);
+                       int8_products(k, x, first * plane, 0, pixels, begin * group,
+                                     std::min(end * group, panels));
                      });
     else
       parallel_parts(threads, tiles, grain_of(kInt8Rows * depth * k.o),
