@@ -241,6 +241,37 @@ TEST_P(EngineOfLayer, ComputesTheSame) {
   }
 }
 
+/// NaN and infinities where they are expected.
+void expect_same(const std::vector<float>& found, const std::vector<float>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (std::isnan(expected[i])) {
+      EXPECT_TRUE(std::isnan(found[i])) << i;
+    } else if (std::isinf(expected[i])) {
+      EXPECT_EQ(found[i], expected[i]) << i;
+    } else {
+      EXPECT_NEAR(found[i], expected[i], 1e-5) << i;
+    }
+  }
+}
+
+TEST(EngineOfMaxPool, LetsNaNWinWhereverItIs) {
+  const NoGrad no_grad;
+  const TemporaryFolder folder;
+  const std::string path = folder / "model.brim";
+  Computes network([](const Tensor& x) { return max_pool2d(x, 3, {.stride = 2, .padding = 1}); });
+  deploy::save_engine(path, network, zeros({1, 20, 9, 9}), {.threads = 2});
+  manual_seed(3);
+  std::vector<float> numbers = randn({1, 20, 9, 9}).to_vector<float>();
+  for (size_t i = 0; i < numbers.size(); i += 23) numbers[i] = std::nanf("");
+  for (size_t i = 5 * 81; i < 6 * 81; ++i) numbers[i] = -std::numeric_limits<float>::infinity();
+  const Tensor x = Tensor::from<float>(numbers, {1, 20, 9, 9});
+  const std::vector<float> expected = network(x).contiguous().to_vector<float>();
+  for_each_engine(path, 1, [&](const OpenedEngine& engine) {
+    expect_same(engine(x).to_vector<float>(), expected);
+  });
+}
+
 /// Numbers that are none beside those that are: a unit has one where the network's has.
 TEST(EngineOfRecurrentLayer, KeepsWhatIsNotFiniteWhereItIs) {
   const NoGrad no_grad;
@@ -261,15 +292,7 @@ TEST(EngineOfRecurrentLayer, KeepsWhatIsNotFiniteWhereItIs) {
         const Tensor x = Tensor::from<float>(numbers, {3, 4, 3});
         const std::vector<float> expected = (*network)(x).contiguous().to_vector<float>();
         for_each_engine(path, 3, [&](const OpenedEngine& engine) {
-          const std::vector<float> found = engine(x).to_vector<float>();
-          ASSERT_EQ(found.size(), expected.size());
-          for (size_t i = 0; i < found.size(); ++i) {
-            if (std::isnan(expected[i])) {
-              EXPECT_TRUE(std::isnan(found[i])) << i;
-            } else {
-              EXPECT_NEAR(found[i], expected[i], 1e-5) << i;
-            }
-          }
+          expect_same(engine(x).to_vector<float>(), expected);
         });
       }
     }

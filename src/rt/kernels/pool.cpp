@@ -30,9 +30,33 @@ struct Span {
   }
 };
 
-template <class Join, class End>
-void pool_rows(const Pooling& p, int64_t begin, int64_t end, float start, const Join& join,
-               const End& finish) {
+/// Of a window's elements: the largest. NaN wins, beside the chain of maxima, which would wait for
+/// comparisons.
+struct Largest {
+  VecF sum;
+  hn::Mask<TagF> has_nan;
+  HWY_INLINE Largest()
+      : sum(hn::Set(TagF(), -std::numeric_limits<float>::infinity())), has_nan(hn::Lt(sum, sum)) {}
+  HWY_INLINE void add(VecF x) {
+    sum = hn::Max(sum, x);
+    has_nan = hn::Or(has_nan, hn::IsNaN(x));
+  }
+  HWY_INLINE VecF result(int64_t) const {
+    return hn::IfThenElse(has_nan, hn::Set(TagF(), std::numeric_limits<float>::quiet_NaN()), sum);
+  }
+};
+
+struct Average {
+  VecF sum;
+  HWY_INLINE Average() : sum(hn::Zero(TagF())) {}
+  HWY_INLINE void add(VecF x) { sum = hn::Add(sum, x); }
+  HWY_INLINE VecF result(int64_t elements) const {
+    return hn::Div(sum, hn::Set(TagF(), static_cast<float>(elements)));
+  }
+};
+
+template <class Window>
+void pool_rows(const Pooling& p, int64_t begin, int64_t end) {
   const TagF d;
   const PoolAttributes& a = p.a;
   for (int64_t r = begin; r < end; ++r) {
@@ -46,16 +70,16 @@ void pool_rows(const Pooling& p, int64_t begin, int64_t end, float start, const 
       float* const y = p.y + (r * p.ow + column) * p.c;
       for (int64_t c = 0; c < p.c; c += kLanes) {
         const int64_t count = std::min<int64_t>(kLanes, p.c - c);
-        VecF sum = hn::Set(d, start);
+        Window window;
         for (int64_t i = rows.first; i < rows.last; i += a.dilation_h) {
           const float* x = p.x + ((image * p.h + i) * p.w + columns.first) * p.c + c;
           for (int64_t j = columns.first; j < columns.last;
                j += a.dilation_w, x += a.dilation_w * p.c) {
-            sum = join(sum, count == kLanes ? hn::LoadU(d, x) : load_part(x, count));
+            window.add(count == kLanes ? hn::LoadU(d, x) : load_part(x, count));
           }
         }
-        sum = finish(sum, elements);
-        count == kLanes ? hn::StoreU(sum, d, y + c) : store_part(sum, count, y + c);
+        const VecF result = window.result(elements);
+        count == kLanes ? hn::StoreU(result, d, y + c) : store_part(result, count, y + c);
       }
     }
   }
@@ -68,18 +92,13 @@ int64_t rows_of_a_thread(const PoolingOf<T>& p) {
                                           static_cast<double>(p.a.kernel_w));
 }
 
-void run_max_pool(const Pooling& p, const Threads& threads) {
-  parallel_parts(
-      threads, p.n * p.oh, rows_of_a_thread(p), [&](int64_t, int64_t begin, int64_t end) {
-        pool_rows(
-            p, begin, end, -std::numeric_limits<float>::infinity(),
-            [](VecF sum, VecF x) HWY_ATTR {
-              // NaN wins, and stays.
-              return hn::IfThenElse(hn::Eq(x, x), hn::IfThenElse(hn::Gt(x, sum), x, sum), x);
-            },
-            [](VecF sum, int64_t) HWY_ATTR { return sum; });
-      });
+template <class Window>
+void run_pool(const Pooling& p, const Threads& threads) {
+  parallel_parts(threads, p.n * p.oh, rows_of_a_thread(p),
+                 [&](int64_t, int64_t begin, int64_t end) { pool_rows<Window>(p, begin, end); });
 }
+void run_max_pool(const Pooling& p, const Threads& threads) { run_pool<Largest>(p, threads); }
+void run_average_pool(const Pooling& p, const Threads& threads) { run_pool<Average>(p, threads); }
 
 /// The largest of bytes of a window, for as many channels as a vector has.
 template <class D>
@@ -129,16 +148,6 @@ void run_max_pool_u8(const U8Pooling& p, const Threads& threads) {
             for (; c < p.c; ++c) max_of_bytes(one, p, x + c, rows, columns, y + c);
           }
         }
-      });
-}
-
-void run_average_pool(const Pooling& p, const Threads& threads) {
-  parallel_parts(
-      threads, p.n * p.oh, rows_of_a_thread(p), [&](int64_t, int64_t begin, int64_t end) {
-        pool_rows(
-            p, begin, end, 0, [](VecF sum, VecF x) HWY_ATTR { return hn::Add(sum, x); },
-            [](VecF sum, int64_t elements)
-                HWY_ATTR { return hn::Div(sum, hn::Set(TagF(), static_cast<float>(elements))); });
       });
 }
 
