@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include <brim/ops/binary.h>
 #include <brim/ops/conv.h>
@@ -291,6 +292,21 @@ TEST_P(ConvPoolTest, KeepsNanAndInfinity) {
   for (int64_t i = 0; i < in.x.numel(); i += 37) x[i] = special[i % 2];
   for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc})
     expect_equal(fused(c, in, format, false).y, eager(c, in).y, "y");
+}
+
+TEST_P(ConvPoolTest, LosesNoNanOfGradients) {
+  manual_seed(4);
+  const ConvPoolCase& c = GetParam();
+  Inputs in = inputs(c);
+  float* dy = in.dy.data<float>();
+  for (int64_t i = 0; i < in.dy.numel(); i += 37) dy[i] = std::nanf("");
+  const Tensor want = eager(c, in).dw;
+  for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
+    const std::vector<float> found = fused(c, in, format).dw.to_vector<float>(),
+                             expected = want.to_vector<float>();
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_TRUE(std::isnan(found[i]) || !std::isnan(expected[i])) << i;
+  }
 }
 
 TEST(ConvPool, PlacesCountInTheWindow) {

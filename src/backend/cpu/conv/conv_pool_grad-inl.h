@@ -156,7 +156,7 @@ inline void list_live(const float* dy, const uint8_t* marks, const int32_t* base
     const auto number = hn::PromoteTo(di, hn::LoadU(d8, m));
     const auto value = hn::LoadU(d, g);
     auto live = hn::And(hn::RebindMask(d, hn::Ne(number, hn::Set(di, backend::kNoIndex))),
-                        hn::Ne(value, hn::Zero(d)));
+                        hn::Not(hn::Eq(value, hn::Zero(d))));  // NaN is live
     if (count - i < kLanes) live = hn::And(live, hn::FirstN(d, static_cast<size_t>(count - i)));
     sum = hn::Add(sum, hn::IfThenElseZero(live, value));
     const auto at = positions(hn::LoadU(di, base + i), number);
