@@ -70,7 +70,7 @@ class RecentNeeds {
     if (count_ < kCount) return false;
     auto sorted = needs_;
     std::ranges::sort(sorted);
-    return std::ranges::unique(sorted).begin() - sorted.begin() <= kCount / 4;
+    return std::unique(sorted.begin(), sorted.end()) - sorted.begin() <= kCount / 4;
   }
 
  private:
