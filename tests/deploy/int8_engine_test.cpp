@@ -74,6 +74,8 @@ std::vector<Int8Case> int8_cases() {
   winograd("Padded", {.in = 32, .out = 48, .kernel = 3, .padding = 1}, 27, 28);
   winograd("OfManyTiles", {.in = 16, .out = 32, .kernel = 3, .padding = 1, .bias = false}, 31, 34);
   winograd("OfManyChannels", {.in = 80, .out = 144, .kernel = 3, .padding = {0, 2}}, 30, 26);
+  winograd("OfTilesThatOneThreadOfTwoTakes", {.in = 16, .out = 32, .kernel = 3, .padding = 1}, 28,
+           16);
   winograd("OfSomeMoreTiles", {.in = 80, .out = 144, .kernel = 3, .padding = {0, 2}}, 33, 30);
   // Weights whose sums are too large for it.
   all.push_back({"OfLargeWeights",

@@ -83,12 +83,12 @@ inline std::unique_ptr<OpenedEngine> engine_on(const brim_rt_session_options& op
   }
 }
 
-/// Calls f(engine) for all instruction sets and for one and three threads.
+/// Calls f(engine) for all instruction sets and for one to three threads.
 inline void for_each_engine(const std::string& path, int64_t batch,
                             const std::function<void(const OpenedEngine&)>& f) {
   int tried = 0;
   for (const char* isa : kInstructionSets)
-    for (const int threads : {1, 3}) {
+    for (const int threads : {1, 2, 3}) {
       SCOPED_TRACE(std::string(isa) + ", " + std::to_string(threads) + " threads");
       const auto engine = engine_on({.batch = batch, .own_threads = threads, .isa = isa}, path);
       if (!engine) continue;

@@ -19,6 +19,11 @@
 namespace brim::rt {
 namespace {
 
+int64_t winograd_grain(int64_t work) {
+  constexpr int64_t kWork = int64_t{1} << 18;  // multiply-adds that are worth a thread
+  return work > 0 ? (kWork + work - 1) / work : kWork;
+}
+
 /// Threads take tiles through all steps, each with weights that it has transformed itself, unless
 /// that would be more work than the tiles: where there are many threads they share the transformed
 /// weights, or, of fewer tiles than channels, the tiles. What a thread has made lies in its caches,
@@ -43,7 +48,9 @@ struct Int8WinogradPlan {
     is_shared = tiles < kWeights * (threads - 1);
     group = std::min(strips, kOutputs / lanes);
     if (!by_tiles && is_shared) group = std::clamp<int64_t>(strips / threads, 1, group);
-    const int64_t all = is_shared ? tiles : (tiles + threads - 1) / threads;
+    const int64_t parts =
+        std::clamp<int64_t>(tiles / winograd_grain(kPoints * k.c * k.o), 1, threads);
+    const int64_t all = is_shared ? tiles : (tiles + parts - 1) / parts;
     v_step = (by_tiles ? kBlock : all) * k.c + kPad;
     sums = group * kPoints * (kBlock * lanes + kPad / 2) * int64_t{sizeof(int32_t)};
     inputs = kPoints * v_step * int64_t{sizeof(int16_t)};
@@ -99,11 +106,6 @@ struct Int8PanelLayer {
 };
 
 using Int8Problem = wino::WinogradProblem<Int8PanelLayer>;
-
-int64_t winograd_grain(int64_t work) {
-  constexpr int64_t kWork = int64_t{1} << 18;  // multiply-adds that are worth a thread
-  return work > 0 ? (kWork + work - 1) / work : kWork;
-}
 
 /// Tiles [begin, end) block by block, whose weights are u.
 void winograd_blocks(const Int8Problem& p, const Int8WinogradPlan& plan, int64_t begin, int64_t end,
