@@ -298,6 +298,21 @@ TEST(EngineOfRecurrentLayer, KeepsWhatIsNotFiniteWhereItIs) {
     }
 }
 
+/// Behind the last pixel it is that one, and not a part of it and none of itself.
+TEST(EngineOfResizing, KeepsWhatIsInfiniteAtTheEdge) {
+  const NoGrad no_grad;
+  const TemporaryFolder folder;
+  const std::string path = folder / "model.brim";
+  nn::Sequential network;
+  network.push<nn::Upsample>({.scale = 2, .mode = Interpolation::bilinear});
+  deploy::save_engine(path, network, zeros({1, 1, 2, 2}), {.threads = 2});
+  const float infinity = std::numeric_limits<float>::infinity();
+  const Tensor x = Tensor::from<float>({1, 2, 3, infinity}, {1, 1, 2, 2});
+  for_each_engine(path, 1, [&](const OpenedEngine& engine) {
+    expect_same(engine(x).to_vector<float>(), network(x).contiguous().to_vector<float>());
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(All, EngineOfLayer, testing::ValuesIn(engine_cases()),
                          [](const auto& tested) {
                            return std::to_string(tested.index) + tested.param.name;

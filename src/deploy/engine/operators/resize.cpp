@@ -1,7 +1,6 @@
 // Images of other sizes: nearest pixels are looked up, an axis after the other, bilinear ones are a
 // step of their own. Both take images as they lie, nhwc.
 #include <algorithm>
-#include <cmath>
 
 #include "backend/options/resize.h"
 #include "deploy/engine/lowering.h"
@@ -16,15 +15,15 @@ struct ResizedAxis : backend::ResizeAxis {
     for (int64_t i = 0; i < to; ++i) all.push_back(ResizeAxis::nearest<float>(i));
     return all;
   }
-  /// The element at or before each of the result.
+  /// The element at or before each of the result, and the share of the next one, as brim's own
+  /// kernels have them: behind the last one both are that one.
   void linear(bool align_corners, std::vector<int64_t>& before, std::vector<float>& share) const {
-    const double last = static_cast<double>(from - 1);
+    const double corners = to > 1 ? static_cast<double>(from - 1) / static_cast<double>(to - 1) : 0;
     for (int64_t i = 0; i < to; ++i) {
       const auto at = static_cast<double>(i);
-      const double corner = to > 1 ? at * last / static_cast<double>(to - 1) : 0;
-      const double x = std::clamp(align_corners ? corner : (at + 0.5) * step - 0.5, 0.0, last);
-      before.push_back(static_cast<int64_t>(x));
-      share.push_back(static_cast<float>(x - std::floor(x)));
+      const double place = align_corners ? at * corners : std::max((at + 0.5) * step - 0.5, 0.0);
+      before.push_back(std::min(static_cast<int64_t>(place), from - 1));
+      share.push_back(static_cast<float>(place - static_cast<double>(before.back())));
     }
   }
 };
