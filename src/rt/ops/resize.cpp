@@ -26,10 +26,13 @@ size_t tap_count(const Step& s) {
   return static_cast<size_t>(s.out(0).dims[1]) + static_cast<size_t>(s.out(0).dims[2]);
 }
 
+/// A row of x for each thread, of which no more work than there are rows of y.
 size_t scratch_of_resize(const Step& s, Isa, int threads) {
-  const Operand& x = s.in(0);
+  const Operand &x = s.in(0), &y = s.out(0);
+  const int64_t rows = y.dims[0] * y.dims[1];
   return tap_count(s) * sizeof(ResizeTap) +
-         static_cast<size_t>(threads) * static_cast<size_t>(x.dims[2] * x.dims[3]) * sizeof(float);
+         static_cast<size_t>((rows < threads ? rows : threads) * x.dims[2] * x.dims[3]) *
+             sizeof(float);
 }
 
 /// Of an axis of `size` pixels; false where one is beyond it.
