@@ -272,13 +272,16 @@ Tensor DataParallel::forward_backward(const Loss& loss, const Backward& backward
       if (g.defined() && g.dtype() == DType::f32) g = g.to(exchanged_);
     reduce(nodes);
   }
+  const bool is_alone = !exchange_;
+  for (size_t i = 1; is_alone && i < nodes.size(); ++i) all.add(nodes[i]);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& g = all.gradients[i];
     parameters_[i].set_grad(g.defined() ? g.to(parameters_[i].dtype()) : g);
   }
   for (size_t i = 0; i < all.buffers.size(); ++i)
     if (all.buffers[i].storage() != averaged_[i].storage()) averaged_[i].copy_(all.buffers[i]);
-  if (!all.buffers.empty()) scale(averaged_, 1 / static_cast<double>(virtual_ranks_));
+  const int64_t summed = is_alone ? parts() : virtual_ranks_;
+  if (!all.buffers.empty()) scale(averaged_, 1 / static_cast<double>(summed));
   const Tensor& losses = all.losses;
   if (virtual_ranks_ == 1) {
     if (part_losses) *part_losses = losses.reshape({1});

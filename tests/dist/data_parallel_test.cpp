@@ -177,6 +177,25 @@ TEST(DataParallel, WithoutExchangesEachRankTrainsByItself) {
     });
 }
 
+TEST(DataParallel, WithoutExchangesAllPartsAndStatisticsCount) {
+  run_ranks(local_groups(3), [](ProcessGroup& group) {
+    nn::Linear net({.in = 1, .out = 1});
+    DataParallel parallel(net, group.shared_from_this(), 6);
+    parallel.exchange(false);
+    (void)parallel.forward_backward([&](int64_t) { return net(ones({1, 1})).sum(); });
+    EXPECT_NEAR(net.weight.grad().item(), 2.0 / 6, 1e-6);
+    for (const int64_t parts : {1, 2}) {
+      nn::BatchNorm2d norm({.features = 1});
+      DataParallel statistics(norm, group.shared_from_this(), 3 * parts);
+      statistics.exchange(false);
+      const Tensor x = full({2, 1, 4, 4}, 1.0 + group.rank());
+      for (int i = 0; i < 60; ++i)
+        (void)statistics.forward_backward([&](int64_t) { return norm(x).sum(); });
+      EXPECT_NEAR(norm.running_mean.item(), 1 + group.rank(), 0.01);  // the running mean
+    }
+  });
+}
+
 TEST(DataParallel, GradientsMayBeExchangedIn16Bits) {
   const float x = 1.2345678F, mean = 2.5F * x;
   EXPECT_NEAR(exchanged(f32, x)[0], mean, 1e-6);

@@ -61,8 +61,9 @@ class DataParallel {
   /// gradients as it made them. false: never, which a backward pass needs that itself calls
   /// collectives of this group (or give those a duplicate()).
   void overlap(bool on) { overlap_ = on; }
-  /// Without, steps leave in each parameter what this rank's parts made of it, and return their
-  /// part of the loss: what a training costs whose links are free. In all ranks the same.
+  /// Without, steps leave in each parameter what this rank's parts add to the gradient, and return
+  /// what they add to the loss: what a training costs whose links are free, but for what the
+  /// network itself exchanges (batch norm that is synchronised). In all ranks the same.
   void exchange(bool on) { exchange_ = on; }
 
   /// Leaves the gradient of the mean loss over all ranks' samples in each parameter, instead of
