@@ -48,6 +48,14 @@ TEST(ClipGradNorm, NanReachesEveryGradient) {
   const Tensor a = with_grad({1}), b = with_grad({std::nanf("")});
   EXPECT_TRUE(std::isnan(optim::clip_grad_norm_({a, b}, 1).item()));
   EXPECT_TRUE(std::isnan(a.grad().item()));
+  // Of the largest, too, whatever comes behind it.
+  Tensor c = zeros({20000}).set_requires_grad();
+  const Tensor d = with_grad({3});
+  c.set_grad(ones({20000}));
+  c.grad().data<float>()[5] = std::nanf("");
+  const double largest = std::numeric_limits<double>::infinity();
+  EXPECT_TRUE(std::isnan(optim::clip_grad_norm_({c, d}, 1, largest).item()));
+  EXPECT_TRUE(std::isnan(d.grad().item()));
 }
 
 // Also where squares leave the range of f32, of whole and of broken vectors.

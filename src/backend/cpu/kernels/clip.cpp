@@ -85,9 +85,9 @@ void list_norm(const Context&, std::span<const Tensor> list, Tensor& norm, doubl
   });
   double total = 0;
   for (double part : parts) {
-    if (!std::isinf(p))
+    if (!std::isinf(p) || std::isnan(part))
       total += part;
-    else if (!(part <= total))
+    else if (part > total)
       total = part;
   }
   if (!std::isinf(p)) total = p == 2 ? std::sqrt(total) : std::pow(total, 1 / p);
