@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
+
 #include <brim/autograd/autograd.h>
 #include <brim/optim/optimizer.h>
 
@@ -91,7 +93,7 @@ void Optimizer::load_state_dict(const StateDict& state) {
         Loaded entry{&p, 0, {}, {}};
         if (rest.contains(prefix + "step")) {
           const double steps = take_number(prefix + "step");
-          if (!(steps >= 0 && steps < kMaxSteps))
+          if (!(steps >= 0 && steps < kMaxSteps && steps == std::floor(steps)))
             faults.push_back(fmt::format("{}step is {}", prefix, steps));
           else
             entry.steps = static_cast<int64_t>(steps);

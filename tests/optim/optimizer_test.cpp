@@ -186,7 +186,7 @@ TEST(Optimizer, LoadNamesEveryFaultAndChangesNothing) {
       "f32 instead of (2) f32; is it of another optimizer or model?");
   EXPECT_EQ(sgd.lr(), 0.1);
   state = sgd.state_dict();
-  for (const double steps : {-1.0, std::nan(""), 1e300}) {
+  for (const double steps : {-1.0, 1.5, std::nan(""), 1e300}) {
     state["state.a.step"] = Tensor::from<double>({steps}, {});
     EXPECT_EQ(message_of([&] { sgd.load_state_dict(state); }),
               fmt::format("[SGD] the state dict does not fit: state.a.step is {}; is it of another "
