@@ -18,7 +18,8 @@ namespace {
 
 constexpr int64_t kTerms = 8192;  // exponentials that are kept from the sum to the result
 
-/// exp(v) of v <= 0 to 2^-22 of it, which 16 bits do not show; 0 below the normal numbers of f32.
+/// exp(v) of v <= 0 to 2^-22 of it near 0 and 2^-18 anywhere, which 16 bits hardly show; 0 below
+/// the normal numbers of f32.
 template <class D, class V>
 HWY_INLINE V narrow_exp(D d, V v) {
   const hn::RebindToSigned<D> ints;
