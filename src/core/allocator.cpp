@@ -65,9 +65,11 @@ int round_to_class(size_t& bytes) {
 class RecentNeeds {
  public:
   void add(size_t bytes, int64_t live) { needs_[count_++ % kCount] = {bytes, live}; }
-  /// Whether they are a few ones in turns, as those of steps that are all alike.
+  /// Whether the same few come again and again, as those of steps that are all alike.
   bool repeat() const {
     if (count_ < kCount) return false;
+    const auto& newest = needs_[(count_ - 1) % kCount];
+    if (std::ranges::count(needs_, newest) == 1) return false;  // steps have changed
     auto sorted = needs_;
     std::ranges::sort(sorted);
     return std::unique(sorted.begin(), sorted.end()) - sorted.begin() <= kCount / 4;
