@@ -272,6 +272,9 @@ void check_options(const Recipe& recipe, const TrainOptions& options) {
   BRIM_CHECK(!options.repeat_batch || !options.data_on_device, ValueError,
              "[train] TrainOptions::repeat_batch repeats a batch that the loader brings; leave "
              "TrainOptions::data_on_device out");
+  BRIM_CHECK(options.exchange_gradients || options.out.empty(), ValueError,
+             "[train] without TrainOptions::exchange_gradients each device has weights of its own; "
+             "leave TrainOptions::out out");
   BRIM_CHECK(options.steps_per_graph >= 1 && options.steps_per_graph <= kMaxStepsPerGraph,
              ValueError, "[train] TrainOptions::steps_per_graph is {}; it must be 1 to {}",
              options.steps_per_graph, kMaxStepsPerGraph);

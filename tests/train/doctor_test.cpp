@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
@@ -372,10 +373,10 @@ throttle_clock = 1
   const SimOptions before = sim_options();
   SimOptions options = before;
   options.profile = folder / "card.toml";
+  const std::shared_ptr<void> restored(nullptr, [&](void*) { set_sim_options(before); });
   set_sim_options(options);
   const Diagnosis found =
       Doctor(recipe, {.devices = {Device::sim(0), Device::sim(1)}}, how).diagnose();
-  set_sim_options(before);
   ASSERT_FALSE(found.causes.empty());
   EXPECT_EQ(found.causes[0].cause, Cause::communication);
   ASSERT_TRUE(found.without_exchange);

@@ -111,8 +111,8 @@ struct TrainOptions {
   /// Every step gets the first batch again: what a training costs whose input is free. It learns
   /// little. Not with data_on_device.
   bool repeat_batch = false;
-  /// Devices and processes exchange gradients. Without, each trains on by itself: what a training
-  /// costs whose links are free.
+  /// Devices and processes exchange gradients. Without, each goes on with its own part of them:
+  /// what a training costs whose links are free, and no weights to keep. Not with `out`.
   bool exchange_gradients = true;
   int64_t max_steps = 0;  ///< stop after so many steps of this run; 0: all epochs
   std::string out = {};   ///< folder of model.safetensors and checkpoints; "": write nothing
