@@ -39,7 +39,7 @@ struct Int8WinogradPlan {
   int64_t inputs, weights;
   int64_t own;
 
-  Int8WinogradPlan(const Int8Convolution& k, int64_t lanes, int threads) {
+  HWY_NOINLINE Int8WinogradPlan(const Int8Convolution& k, int64_t lanes, int threads) {
     constexpr int64_t kPoints = cpu::kWinogradPoints;
     constexpr int64_t kWeights = 28;  // tiles whose work is some times that of the weights
     const int64_t tiles = k.n * ((k.oh + 3) / 4) * ((k.ow + 3) / 4), strips = k.o / lanes;
