@@ -272,7 +272,7 @@ TEST(EngineOfMaxPool, LetsNaNWinWhereverItIs) {
   });
 }
 
-/// Numbers that are none beside those that are: a unit has one where the network's has.
+/// NaN and Inf among other numbers: a unit is not finite where the network's is not.
 TEST(EngineOfRecurrentLayer, KeepsWhatIsNotFiniteWhereItIs) {
   const NoGrad no_grad;
   const float infinity = std::numeric_limits<float>::infinity();

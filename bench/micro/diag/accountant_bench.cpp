@@ -1,5 +1,5 @@
 // What measuring where the time goes costs: blocks of steps of the tutorial's network, of batch 4,
-// with an Accountant and without one in turns, whoever begins drawn by lot. JSON: the quartiles of
+// with an Accountant and without one in turns, which of them begins drawn. JSON: the quartiles of
 // the ratios of pairs, beside pairs without any Accountant, and nanoseconds a span. The machine
 // should have nothing else to do.
 //

@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace brim::rt::HWY_NAMESPACE {
 namespace {
 
-// Whether ARM adds four products of bytes at once, and what inputs are less then, as i8.
+// Whether ARM adds four products of bytes at once: of i8, so that kInt8Shift is taken off inputs.
 #undef BRIM_RT_DOTS_BYTES
 #if HWY_ARCH_ARM_A64 && HWY_TARGET != HWY_SCALAR && defined(__ARM_FEATURE_DOTPROD)
 #define BRIM_RT_DOTS_BYTES 1

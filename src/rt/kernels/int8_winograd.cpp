@@ -41,7 +41,8 @@ struct Int8WinogradPlan {
 
   HWY_NOINLINE Int8WinogradPlan(const Int8Convolution& k, int64_t lanes, int threads) {
     constexpr int64_t kPoints = cpu::kWinogradPoints;
-    constexpr int64_t kWeights = 28;  // tiles whose work is some times that of the weights
+    // Tiles whose products take several times as long as transforming the weights.
+    constexpr int64_t kWeights = 28;
     const int64_t tiles = k.n * ((k.oh + 3) / 4) * ((k.ow + 3) / 4), strips = k.o / lanes;
     const int64_t strip = kPoints * (k.c * lanes + kPad) * int64_t{sizeof(int16_t)};
     by_tiles = tiles > k.c && tiles > k.o;
