@@ -175,7 +175,7 @@ class Forecasts:
         write_profile(profile, s["profile"], self.scale, link)
         with open(recipe, "w", encoding="utf-8") as file:
             file.write(f'model = "{s["model"]}"\n[input]\nsize = 224\n[optimizer]\nname = "sgd"\nlr = 0.1\nmomentum = 0.9\n')
-        command = [self.brim, "forecast", recipe, "--profile", profile, "--batch", str(s["batch"]), "--ranks", str(gpus)]
+        command = [self.brim, "forecast", recipe, "--device", profile, "--batch", str(s["batch"]), "--ranks", str(gpus)]
         command += ["--hosts", str(max(1, gpus // s["each"])), "--network", str(s["network"] * link), "--precision", s["precision"]]
         command += ["--buckets", s["buckets"], "--step-spread", str(100 * spread), *(["--ring"] if s["ring"] else [])]
         done = subprocess.run([*command, "--json", result], capture_output=True, text=True, check=False)

@@ -3,7 +3,7 @@
 
     price_per_epoch.py BRIM --samples 1281167 --price t4=0.35 --price a100:8=1.10 [RECIPE] [option of brim forecast...]
 
---price DEVICE[:RANKS]=PRICE is what one device costs for an hour, in any currency; DEVICE is what `brim forecast --profile` takes.
+--price DEVICE[:RANKS]=PRICE is what one device costs for an hour, in any currency; DEVICE is what `brim forecast --device` takes.
 Forecasts are what brim's plan does at the data sheet's peaks: a lower bound of the time and so of the price. The two columns at
 the right show them for kernels at 40 and at 80 % of the peaks, which is what real ones reach."""
 import argparse
@@ -24,7 +24,7 @@ def parse_price(text):
 
 
 def forecast(brim, recipe, samples, device, ranks, price, more):
-    command = [brim, "forecast", recipe, "--profile", device, "--ranks", str(ranks), "--samples", str(samples), "--price", str(price)]
+    command = [brim, "forecast", recipe, "--device", device, "--ranks", str(ranks), "--samples", str(samples), "--price", str(price)]
     run = subprocess.run([*command, "--json", "-", *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if run.returncode != 0:
         sys.exit(f"{device}: {run.stderr.strip()}")

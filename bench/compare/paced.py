@@ -12,7 +12,7 @@ AHEAD = 8  # how many times as long a step takes as the CPU needs for it
 RECIPE = """
 model = "{model}"
 data = "shapes10"
-epochs = 1
+epochs = {epochs}
 batch = {batch}
 
 [input]
@@ -41,9 +41,9 @@ def run(brim, arguments, **environment):
     return json.loads(done.stdout)
 
 
-def write_recipe(path, model, batch):
+def write_recipe(path, model, batch, epochs=1):
     with open(path, "w", encoding="utf-8") as file:
-        file.write(RECIPE.format(model=model, batch=batch))
+        file.write(RECIPE.format(model=model, batch=batch, epochs=epochs))
     return path
 
 
@@ -53,9 +53,10 @@ def seconds_per_step(brim, recipe, devices="sim:0", options=(), **environment):
     return found["before"]["seconds_per_step"]["value"]
 
 
-def tell_errors(rows, what, path):
+def tell_errors(rows, what, path, simulated=True):
     """Prints the median and the worst distance of measured from predicted times; `path`: a file for all cases, or empty."""
     errors = [abs(row["ratio"] - 1) for row in rows]
-    print(f"simulated: {len(rows)} cases, {what}: median {100 * statistics.median(errors):.2f} %, worst {100 * max(errors):.2f} %")
+    kind = "simulated: " if simulated else ""
+    print(f"{kind}{len(rows)} cases, {what}: median {100 * statistics.median(errors):.2f} %, worst {100 * max(errors):.2f} %")
     if path:
-        write_text(path, json.dumps({"simulated": True, "cases": rows}, indent=1) + "\n")
+        write_text(path, json.dumps({"simulated": simulated, "cases": rows}, indent=1) + "\n")

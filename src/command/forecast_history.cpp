@@ -1,6 +1,7 @@
 #include "command/forecast_history.h"
 
 #include <brim/core/sim.h>
+#include <brim/core/threads.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cpu/runtime/isa.h"
 #include "backend/sim/builtin_profiles.h"
 #include "backend/sim/device.h"
 #include "command/monitor_report.h"
@@ -108,6 +110,15 @@ std::string profile_name_of(std::string_view gpu) {
   return {};
 }
 
+std::string measured_name_of(Device device) {
+  const std::string description = runtime(device.kind).description(device.index);
+  const std::string model = description.substr(0, description.find(','));
+  if (!device.is_cpu()) return model + " (measured)";
+  const int threads = num_threads();
+  return fmt::format("{} ({}), {} thread{}", model, cpu::arithmetic(), threads,
+                     threads == 1 ? "" : "s");
+}
+
 void keep_forecast(const std::string& device, const std::string& what, double value,
                    Forecasted of) {
   keep(device, kForecast + key_of(what, of), stored(value, of));
@@ -195,10 +206,12 @@ void keep_training(const TrainRequest& request, const train::Trainer& trainer,
     const auto profile = sim::Devices::all().profile();
     const SimOptions sim = sim_options();
     if (profile && sim.paced) keep_all(profile->name, sim.slowdown, /*simulated=*/true);
-  } else if (!device.is_cpu()) {
-    const std::string name = profile_name_of(runtime(device.kind).description(device.index));
-    if (!name.empty()) keep_all(name, 1, /*simulated=*/false);
+    return;
   }
+  keep_all(measured_name_of(device), 1, /*simulated=*/false);
+  if (device.is_cpu()) return;
+  const std::string name = profile_name_of(runtime(device.kind).description(device.index));
+  if (!name.empty()) keep_all(name, 1, /*simulated=*/false);
 }
 
 PastError past_error(const std::string& device, const std::string& what, Forecasted of) {

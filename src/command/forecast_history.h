@@ -23,6 +23,10 @@ std::string forecast_of(const train::Recipe& recipe, int64_t outputs, int64_t ba
 /// The built-in profile of a GPU, by what its driver calls it; "" for others.
 std::string profile_name_of(std::string_view gpu);
 
+/// The device that is here as its measured forecasts know it: "AMD EPYC (avx512), 2 threads" with
+/// num_threads(), "NVIDIA H200 (measured)".
+std::string measured_name_of(Device device);
+
 /// What is forecast of a training.
 enum class Forecasted : uint8_t {
   step,     ///< seconds: the median

@@ -1,6 +1,7 @@
 // What `brim forecast` was asked for and found, for people and for programs.
 #pragma once
 
+#include <brim/data/loader.h>
 #include <brim/dist/links.h>
 #include <brim/train/forecast.h>
 
@@ -11,13 +12,14 @@
 #include <string>
 #include <vector>
 
+#include "backend/sim/profile.h"
 #include "command/forecast_history.h"
 
 namespace brim::command {
 
 struct ForecastArguments {
-  std::string recipe, profile = "h100", ranks = "1,8", precision, data, json;
-  int64_t batch = 64, outputs = 1000, picture = 224;
+  std::string recipe, device = "h100", ranks, threads, precision, data, json;  ///< empty: as usual
+  int64_t batch = 64, outputs = 0, picture = 224;
   std::optional<int64_t> hosts;
   std::optional<int64_t> samples;
   std::optional<double> network, network_delay, price;
@@ -30,14 +32,27 @@ struct ForecastArguments {
 struct ForecastWork {
   int64_t samples = 0;  ///< of all epochs
   int64_t epochs = 1;
+  int64_t classes = 0;            ///< of the data; 0: not known
   double seconds_per_sample = 0;  ///< of one worker; 0: there is no data to measure it with
+  data::Batch first;              ///< of the data; its tensors are undefined without any
+};
+
+/// What steps are forecast for.
+struct ForecastDevice {
+  Device device;                              ///< a virtual one for a profile
+  std::string name, source = "measured";      ///< where its kernels' times come from
+  std::optional<sim::DeviceProfile> profile;  ///< of a device that need not be here
 };
 
 /// A number of ranks, with or without overlap.
 struct ForecastRow {
+  int threads = 0;  ///< of each rank on the CPU; 0 elsewhere
   int ranks;
   bool overlap;
   train::Forecast forecast;
+  double one = 0;                    ///< seconds of a step of one rank
+  std::string kept_as;               ///< device that the forecast is kept of
+  PastErrors past;                   ///< of forecasts of that device
   std::map<Forecasted, double> off;  ///< what a training took over what was forecast, less one
 
   double samples_per_s(int64_t batch) const {
@@ -60,18 +75,17 @@ struct ForecastRow {
 
 /// Tables of steps (beside the numbers how far this forecast, or else the median one of the device,
 /// was off), of how far forecasts before were off, and of whole trainings.
-void print_forecast(const ForecastArguments& o, const std::string& device, const dist::Links& links,
-                    int hosts, const std::vector<ForecastRow>& rows, const PastErrors& past);
-void print_past_error(const std::string& device, const PastError& past,
-                      const std::vector<ForecastRow>& rows);
+void print_forecast(const ForecastArguments& o, const ForecastDevice& device,
+                    const dist::Links& links, int hosts, const std::vector<ForecastRow>& rows);
+void print_past_errors(const std::vector<ForecastRow>& rows);
 void print_training(const ForecastArguments& o, const ForecastWork& work,
-                    const std::vector<ForecastRow>& rows, const PastErrors& past);
+                    const std::vector<ForecastRow>& rows);
 
 /// Null where no training was measured.
 nlohmann::ordered_json to_json(const PastError& past);
 
-/// `one`: seconds of a step of one rank. Without `work` there is nothing of a training.
-nlohmann::ordered_json to_json(const ForecastRow& row, const ForecastArguments& o, double one,
+/// Without `work` there is nothing of a training.
+nlohmann::ordered_json to_json(const ForecastRow& row, const ForecastArguments& o,
                                const std::optional<ForecastWork>& work);
 
 }  // namespace brim::command

@@ -329,12 +329,19 @@ std::span<const Tensor> Compiler::run(std::span<const Tensor> inputs, const Step
   }
 }
 
-StepForecast Compiler::forecast(std::span<const Tensor> inputs, const Step& step) {
+StepForecast Compiler::forecast(std::span<const Tensor> inputs, const Step& step,
+                                KernelTimes times) {
   refuse_in_recording("forecast", "it makes a plan of its own; ask outside of the step");
   check_inputs(inputs);
   const State::Running guard(state_->running);
-  const Plan& plan = state_->plan_for(inputs, step);
-  StepForecast forecast = plan::forecast(plan.program());
+  Plan& plan = state_->plan_for(inputs, step);
+  std::vector<double> measured;
+  if (times == KernelTimes::measured) {
+    std::vector<Tensor> own;  // dense, and written instead of the caller's
+    for (const Tensor& t : inputs) own.push_back(t.detach().clone().contiguous());
+    measured = plan.measure(own);
+  }
+  StepForecast forecast = plan::forecast(plan.program(), measured);
   forecast.arena_bytes = static_cast<int64_t>(plan.memory().bytes);
   forecast.host_bytes = static_cast<int64_t>(plan.host_memory().bytes);
   return forecast;

@@ -10,7 +10,7 @@
 
 namespace brim::plan {
 
-StepForecast forecast(const Program& program) {
+StepForecast forecast(const Program& program, std::span<const double> measured) {
   const StreamOrder order(program);
   StepForecast f;
   std::array<double, backend::kPlanStreams> free_at{};  // by stream
@@ -28,7 +28,9 @@ StepForecast forecast(const Program& program) {
     }
     const bool is_collective = launch.communication.has_value();
     const bool is_copy = backend::is_host_copy(launch);
-    const double seconds = is_collective ? seconds_of(launch) : launch.estimated_seconds();
+    const double seconds = is_collective      ? seconds_of(launch)
+                           : measured.empty() ? launch.estimated_seconds()
+                                              : measured[i];
     (is_collective ? f.communication : is_copy ? f.copies : f.compute) += seconds;
     if (!is_copy) ++(is_collective ? f.collectives : f.kernels);
     if (launch.stream != PlanStream::main) {

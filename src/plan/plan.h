@@ -54,6 +54,11 @@ class Plan final : Reclaimable {
   Repeated replay(std::span<const Tensor> inputs, int steps,
                   const std::function<void()>& after_each);
 
+  /// Seconds that each launch takes, collectives 0. On the CPU those of whole steps, in their
+  /// order: the medians of as many replays as take half a second, with these inputs, so that what
+  /// the step writes is written. On other devices each launch by itself (launch_time()).
+  std::vector<double> measure(std::span<const Tensor> inputs);
+
   const Program& program() const { return program_; }
   const MemoryPlan& memory() const { return memory_; }
   const MemoryPlan& host_memory() const { return host_memory_; }
@@ -88,6 +93,7 @@ class Plan final : Reclaimable {
   void take_parameters();
   bool queue(int step, const Context& context);
   void queue_on_all(const Context& context);
+  void run_timed(const Context& context);
   void enter(const Stream& stream);
   void leave(const Stream& stream);
   void count_step();
@@ -137,6 +143,8 @@ class Plan final : Reclaimable {
     size_t count;  // works of it
   };
   std::vector<std::vector<Wait>> waits_;  // by launch, of the main stream
+  /// While launches are measured: by launch, the seconds of each step.
+  std::optional<std::vector<std::vector<double>>> measured_;
 };
 
 }  // namespace brim::plan

@@ -193,6 +193,10 @@ bool Plan::queue(int step, const Context& context) {
     std::memcpy(const_cast<void*>(n.argument), from, n.words * sizeof(uint64_t));
     from += n.words;
   }
+  if (measured_) {
+    run_timed(context);
+    return false;
+  }
   if (!has_side_streams_) {
     for (const auto& launch : program_.launches) launch->run(context);
     return scratch_.max_bytes() <= scratch_.bytes();

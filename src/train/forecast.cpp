@@ -2,11 +2,14 @@
 
 #include <brim/autograd/autocast.h>
 #include <brim/core/allocator.h>
+#include <brim/core/random.h>
 #include <brim/core/tf32.h>
+#include <brim/core/threads.h>
 #include <brim/dist/data_parallel.h>
 #include <brim/dist/sync_batch_norm.h>
 #include <brim/nn/init.h>
 #include <brim/nn/models.h>
+#include <brim/ops/create.h>
 #include <brim/ops/shape.h>
 
 #include <algorithm>
@@ -65,9 +68,18 @@ class BucketingScope {
   const std::optional<plan::BucketRule> before_;
 };
 
+/// Seconds by which a step on the CPU grows as its input is made, where the cores that its threads
+/// leave free do not suffice: its threads wait for each other, so one that has no core delays all.
+double taken_by_workers(const ForecastOptions& o, double step) {
+  if (!o.device.is_cpu()) return 0;
+  const int free_cores = std::max(0, available_cpus() - num_threads());
+  return std::max(0.0, static_cast<double>(o.batch) * o.seconds_per_sample - free_cores * step);
+}
+
 /// What a virtual device's profile says of a training besides its kernels.
 void add_device(Forecast& forecast, const ForecastOptions& o, int64_t batch_bytes) {
-  const double step = forecast.step.step + forecast.stragglers;
+  forecast.shared = taken_by_workers(o, forecast.step.step);
+  const double step = forecast.step.step + forecast.stragglers + forecast.shared;
   forecast.seconds_per_step = step;
   const std::optional<sim::DeviceProfile> profile =
       o.device.kind == DeviceKind::sim ? sim::Devices::all().profile() : std::nullopt;
@@ -109,8 +121,12 @@ Forecast forecast(const Recipe& recipe, const ForecastOptions& o) {
   const MemoryLimit limit(memory, o.memory_limit > 0 ? before + o.memory_limit : 0);
 
   const std::unique_ptr<Task> task = make_task(recipe);
+  const bool is_run = o.kernels == KernelTimes::measured;
+  Generator drawn;  // the program's goes on as if nothing had happened
+  const GeneratorScope own_numbers(drawn);
   const std::unique_ptr<nn::Module> network = [&] {
-    const nn::init::SkipInit no_values;
+    std::optional<nn::init::SkipInit> no_values;
+    if (!is_run) no_values.emplace();
     return make_model(recipe, {.classes = o.outputs, .input = {3, side, side}, .device = o.device});
   }();
   const std::unique_ptr<optim::Optimizer> optimizer = make_optimizer(recipe.optimizer, *network);
@@ -148,14 +164,25 @@ Forecast forecast(const Recipe& recipe, const ForecastOptions& o) {
   };
   const Tf32 tf32(recipe.precision == "tf32");
   auto compiled = compile(
-      step, {.passes = passes_of(o), .fixed_layouts = true, .memory_policy = o.memory_policy});
+      step, {.passes = passes_of(o),
+             .fixed_layouts = !is_run || recipe.virtual_ranks > 1,  // as the training has it
+             .memory_policy = o.memory_policy});
   const auto make_x = [&] { return Tensor::empty({o.batch, 3, side, side}, f32, o.device); };
   const auto make_y = [&] { return Tensor::empty({o.batch}, i64, o.device); };
-  const Tensor x = make_x(), y = make_y();
+  Tensor x = make_x(), y = make_y();
+  if (is_run && o.x.defined() && o.y.defined() && o.x.shape() == x.shape() &&
+      o.y.shape() == y.shape()) {
+    x.copy_(o.x);
+    y.copy_(o.y);
+  } else if (is_run) {
+    x.copy_(randn(x.shape(), {.device = o.device}));
+    y.copy_(randint(0, o.outputs, y.shape(), {.device = o.device}));
+  }
   // The loader copies the next batch meanwhile.
   const std::vector<Tensor> next =
       o.device.is_cpu() ? std::vector<Tensor>{} : std::vector{make_x(), make_y()};
-  Forecast forecast{.step = compiled.forecast(x, y), .fit = compiled.memory_fit()};
+  Forecast forecast{.step = is_run ? compiled.measured_forecast(x, y) : compiled.forecast(x, y),
+                    .fit = compiled.memory_fit()};
   forecast.memory = memory.stats().live - before + forecast.step.arena_bytes;
   forecast.stragglers = (slowest - 1) * forecast.step.compute;
   add_device(forecast, o,

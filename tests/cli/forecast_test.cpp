@@ -70,7 +70,7 @@ TEST_F(ForecastCommand, CountsRoundsOfPruning) {
 }
 
 TEST_F(ForecastCommand, OfAStepAloneNeedsNoData) {
-  const Ran ran = forecast({"--profile", "l4", "--json", "-"});
+  const Ran ran = forecast({"--device", "l4", "--json", "-"});
   ASSERT_EQ(ran.code, 0) << ran.err;
   const json found = json::parse(ran.out);
   EXPECT_EQ(found["device"], "NVIDIA L4");
@@ -170,7 +170,47 @@ TEST_F(ForecastCommand, TellsTheErrorOfAllThatATrainingMeasures) {
   EXPECT_NE(table.find(error), table.rfind(error)) << table;
 }
 
+TEST_F(ForecastCommand, MeasuresTheCpu) {
+  const auto on_cpu = [&](std::vector<std::string> more) {
+    std::vector<std::string> args = {"forecast", "tutorial-cnn", "--device", "cpu", "--batch",
+                                     "4",        "--threads",    "1,2"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_brim(args, cache());
+  };
+  const json found = json::parse(on_cpu({"--data", "shapes10", "--json", "-"}).out);
+  EXPECT_EQ(found["simulated"], false);
+  EXPECT_EQ(found["device_source"], "measured");
+  ASSERT_EQ(found["forecasts"].size(), 2u);
+  for (int threads : {1, 2}) {
+    const json& row = found["forecasts"][static_cast<size_t>(threads - 1)];
+    EXPECT_EQ(row["threads"], threads);
+    EXPECT_EQ(row["ranks"], 1);
+    EXPECT_GT(row["compute_s"], 1e-6);
+    EXPECT_GT(row["seconds"], 0);
+    EXPECT_TRUE(row["off"].is_null());
+  }
+  const Ran trained = run_brim({"train", "tutorial-cnn", "--data", "shapes10", "--device", "cpu",
+                                "--threads", "2", "--steps", "200"},
+                               cache());
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const json again = json::parse(on_cpu({"--data", "shapes10", "--json", "-"}).out);
+  EXPECT_TRUE(again["forecasts"][0]["off"].is_null());
+  EXPECT_FALSE(again["forecasts"][1]["off"].is_null());
+  EXPECT_FALSE(again["forecasts"][1]["memory_off"].is_null());
+  const Ran text = on_cpu({"--ranks", "2"});
+  EXPECT_TRUE(text.out.starts_with("kernels measured on ")) << text.out;
+  EXPECT_NE(text.out.find("2 machines at 100 Gbit/s; exchanges are simulated"), std::string::npos)
+      << text.out;
+  EXPECT_NE(text.out.find("threads  ranks"), std::string::npos) << text.out;
+}
+
 TEST_F(ForecastCommand, BadInput) {
+  EXPECT_EQ(forecast({"--device", "sim:0"}).code, 2);
+  EXPECT_EQ(forecast({"--device", "cpu:1"}).code, 1);
+  EXPECT_EQ(forecast({"--device", "cpu", "--threads", "0"}).code, 2);
+  const Ran threads = forecast({"--threads", "2"});
+  EXPECT_EQ(threads.code, 2);
+  EXPECT_NE(threads.err.find("--device cpu"), std::string::npos) << threads.err;
   const Ran price = forecast({"--price", "2"});
   EXPECT_EQ(price.code, 2);
   EXPECT_NE(price.err.find("--data"), std::string::npos) << price.err;
@@ -184,7 +224,7 @@ TEST_F(ForecastCommand, BadInput) {
     EXPECT_NE(ran.err.find("filled:25"), std::string::npos) << ran.err;
   }
   EXPECT_EQ(forecast({"--price", "-1", "--data", folder / "data"}).code, 2);
-  EXPECT_EQ(forecast({"--profile", "v1000"}).code, 1);
+  EXPECT_EQ(forecast({"--device", "v1000"}).code, 1);
 }
 
 }  // namespace

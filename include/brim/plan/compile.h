@@ -77,7 +77,13 @@ struct CompileStats {
   int64_t graph_replays = 0, graph_nodes = 0;
 };
 
-/// What a compiled step would take, by a model of its device: nothing is run. Times are in seconds.
+/// Where a forecast has the times of kernels from.
+enum class KernelTimes : uint8_t {
+  modelled,  ///< a model of the device: nothing is run
+  measured   ///< the device, which runs them
+};
+
+/// What a compiled step would take. Times are in seconds.
 struct StepForecast {
   double step = 0;            ///< of a whole step
   double compute = 0;         ///< of its kernels
@@ -134,7 +140,8 @@ class Compiler {
   std::span<const Tensor> run(std::span<const Tensor> inputs, const Step& step, int count = 1,
                               const std::function<void()>& after_each = {});
   /// Of a step with these inputs. It is recorded, and its plan made, where there is none.
-  StepForecast forecast(std::span<const Tensor> inputs, const Step& step);
+  StepForecast forecast(std::span<const Tensor> inputs, const Step& step,
+                        KernelTimes times = KernelTimes::modelled);
   std::string explain() const;    ///< as CompiledStep::explain()
   PlanTimeline timeline() const;  ///< of the newest plan; empty without one
   /// As CompiledStep::memory_fit().
@@ -185,11 +192,17 @@ class CompiledStep {
   template <class... Inputs>
   requires(std::is_convertible_v<const Inputs&, const Tensor&>&&...) StepForecast
       forecast(const Inputs&... inputs) {
-    using Result = std::invoke_result_t<F&, decltype(static_cast<const Tensor&>(inputs))...>;
-    const std::array<Tensor, sizeof...(Inputs)> list{inputs...};
-    return compiler_.forecast(list, [f = step_.get()](std::span<const Tensor> t) {
-      return call<Result>(*f, t, std::make_index_sequence<sizeof...(Inputs)>());
-    });
+    return forecast_by(KernelTimes::modelled, inputs...);
+  }
+
+  /// The same of the device that it is on, whose kernels are measured: on the CPU in steps that are
+  /// run on these inputs for half a second, and write what the step writes; on other devices each
+  /// by itself. Collectives are not run, and take what their group's links do. Throws what
+  /// forecast() and the kernels do.
+  template <class... Inputs>
+  requires(std::is_convertible_v<const Inputs&, const Tensor&>&&...) StepForecast
+      measured_forecast(const Inputs&... inputs) {
+    return forecast_by(KernelTimes::measured, inputs...);
   }
 
   /// Of each plan in use, the newest first: what each pass did to it, its launches and its memory.
@@ -202,6 +215,16 @@ class CompiledStep {
   CompileStats stats() const { return compiler_.stats(); }  ///< what it did so far
 
  private:
+  template <class... Inputs>
+  StepForecast forecast_by(KernelTimes times, const Inputs&... inputs) {
+    using Result = std::invoke_result_t<F&, decltype(static_cast<const Tensor&>(inputs))...>;
+    const std::array<Tensor, sizeof...(Inputs)> list{inputs...};
+    const auto step = [f = step_.get()](std::span<const Tensor> t) {
+      return call<Result>(*f, t, std::make_index_sequence<sizeof...(Inputs)>());
+    };
+    return compiler_.forecast(list, step, times);
+  }
+
   template <class... Inputs>
   auto run(int count, const std::function<void()>& after_each, const Inputs&... inputs) {
     using Result = std::invoke_result_t<F&, decltype(static_cast<const Tensor&>(inputs))...>;

@@ -27,9 +27,16 @@ struct ForecastOptions {
   int ranks = 1;                  ///< devices that share each batch, one for each rank
   dist::Links links{};            ///< between them
   Device device = Device::cpu();  ///< whose model counts; a virtual one keeps its profile's
-  int64_t outputs = 1000;         ///< of the network: classes
-  int64_t picture = 224;          ///< width and height, where Recipe::input.size says nothing
-  bool overlap = true;            ///< gradients are reduced while others are computed
+  /// Kernels take what they take on the device, which runs the step for a moment.
+  /// On the CPU with num_threads(), as many as the training is to have.
+  KernelTimes kernels = KernelTimes::modelled;
+  /// Of a core, to make a sample of the input; the CPU's cores have to do that, too.
+  double seconds_per_sample = 0;
+  Tensor x,
+      y;  ///< a batch that kernels are measured with; others than that, or none: drawn numbers
+  int64_t outputs = 1000;  ///< of the network: classes
+  int64_t picture = 224;   ///< width and height, where Recipe::input.size says nothing
+  bool overlap = true;     ///< gradients are reduced while others are computed
   Bucketing bucketing = Bucketing::solved;  ///< which gradients are reduced together
   double bucket_bytes = 25 << 20;           ///< of buckets that are not solved
   /// Standard deviation of a device's time to compute a step, over its mean; see
@@ -49,8 +56,10 @@ struct Forecast {
   double stragglers = 0;         ///< seconds in which a rank waits for the slowest one to compute
   double copy = 0;    ///< seconds in which a batch of floats comes from the host, a step ahead
   double launch = 0;  ///< seconds of the host's time to launch the step
+  double shared = 0;  ///< seconds by which a step on the CPU grows as workers take its cores
   double seconds_per_step = 0;  ///< of a training that its input keeps up with: the longest of the
-                                ///< step with its stragglers, the copy and the launch
+                                ///< step with its stragglers and what workers take, the copy and
+                                ///< the launch
   double energy = 0;            ///< joules of a step, of all ranks
 };
 
@@ -65,9 +74,10 @@ double expected_slowest(int ranks, double spread);
 
 /// Of a step of a recipe that classifies pictures of three channels: forward, backward, the sum
 /// over all ranks, the update, and the sum of losses. It is recorded and compiled for the device,
-/// not run; the network is made there. Links to the host, launches and power are those of a virtual
-/// device's profile, and 0 without one. Throws ValueError for other tasks and what recipes and
-/// links do not allow, OutOfMemory where weights, optimizer and batch alone do not fit.
+/// and run only where its kernels are measured; the network is made there. Links to the host,
+/// launches and power are those of a virtual device's profile, and 0 without one. Throws ValueError
+/// for other tasks and what recipes and links do not allow, OutOfMemory where weights, optimizer
+/// and batch alone do not fit.
 Forecast forecast(const Recipe& recipe, const ForecastOptions& options);
 
 }  // namespace brim::train
