@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""How far `brim forecast` is from trainings, by the median step of `brim train`: for each profile, network and number of devices
-on virtual accelerators that are paced by the same profile, with a slowdown that this machine's CPU keeps up with; everything of
-that is simulated. Or, with --cpu DATA, on this machine's CPU: for each network and number of threads. Cases come in an order that
-is drawn. forecast_error.py BRIM [--devices 1,2,4 | --cpu DATA [--threads 1,2]] [--json FILE]"""
+"""How far `brim forecast` is from `brim train`: for each profile, network and number of devices from the median step on virtual
+accelerators that are paced by the same profile, with a slowdown that this machine's CPU keeps up with; everything of that is
+simulated. Or, with --cpu DATA, from the mean step on this machine's CPU: for each network and number of threads. Cases come in an
+order that is drawn. forecast_error.py BRIM [--devices 1,2,4 | --cpu DATA [--threads 1,2]] [--json FILE]"""
 
 import argparse
 import os
@@ -40,8 +40,11 @@ def forecast(brim, recipe, batch, *options):
 
 
 def tell(row, what):
-    ratios = " ".join(f"{name} {100 * (row[key] - 1):+6.2f} %" for name, key in (("median", "ratio"), ("mean", "mean_ratio")) if key in row)
-    print(f"{what:42} forecast {1e6 * row['forecast_s']:9.1f} us  measured {1e6 * row['measured_s']:9.1f} us  {ratios}", flush=True)
+    print(
+        f"{what:42} forecast {1e6 * row['forecast_s']:9.1f} us  measured {1e6 * row['measured_s']:9.1f} us  "
+        f"{100 * (row['ratio'] - 1):+6.2f} %",
+        flush=True,
+    )
 
 
 def on_profiles(options, folder):
@@ -79,9 +82,8 @@ def on_threads(options, folder):
         [expected] = forecast(options.brim, recipe, batch, *where)
         median, mean = train(options.brim, recipe, expected["seconds_per_step"], *where)
         row = {"network": network, "batch": batch, "threads": int(threads), "forecast_s": expected["seconds_per_step"]}
-        row |= {"shared_s": expected["shared_s"], "measured_s": median, "mean_s": mean}
-        # Workers take cores now and then: most steps have them all.
-        row |= {"ratio": median / expected["step_s"], "mean_ratio": mean / expected["seconds_per_step"]}
+        # The mean: workers take cores in some steps, and none in others.
+        row |= {"shared_s": expected["shared_s"], "measured_s": mean, "median_s": median, "ratio": mean / expected["seconds_per_step"]}
         tell(row, f"{network:20} {threads} thread{'s' if threads != '1' else ''}")
         yield row
 
