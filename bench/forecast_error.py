@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""How far `brim forecast` is from `brim train`: for each profile, network and number of devices from the median step on virtual
-accelerators that are paced by the same profile, with a slowdown that this machine's CPU keeps up with; everything of that is
-simulated. Or, with --cpu DATA, from the mean step on this machine's CPU: for each network and number of threads. Cases come in an
+"""How far `brim forecast` is from trainings: for each profile, network and number of devices from the mean step on virtual
+accelerators that are paced by the same profile, with a slowdown that this machine's CPU keeps up with (short trainings of `brim
+doctor`, in which the device is full); everything of that is simulated. Or, with --cpu DATA, from the mean step of `brim train` on
+this machine's CPU: for each network and number of threads. Cases come in an
 order that is drawn. forecast_error.py BRIM [--devices 1,2,4 | --cpu DATA [--threads 1,2]] [--json FILE]"""
 
 import argparse
@@ -11,21 +12,21 @@ import sys
 import tempfile
 
 from compare.files import file_name
-from compare.paced import AHEAD, Refused, run, tell_errors, write_recipe
+from compare.paced import AHEAD, Refused, run, seconds_per_step, tell_errors, write_recipe
 
 PROFILES = ["t4", "v100", "l4", "a100", "h100", "h200"]
 # Samples of each device; pictures of 32 x 32 in ten classes. Nothing was fitted to any of them.
 NETWORKS = {"tutorial-cnn": 4, "tutorial-cnn at 64": 64, "mlp": 32, "resnet18-cifar": 4, "resnet50": 2}
 LEAST_STEP = 0.02  # seconds
-SECONDS = 2  # of a training, roughly
-MIN_STEPS, MAX_STEPS = 40, 20000
+SECONDS = 4  # of a training, roughly
+MIN_STEPS, MAX_STEPS = 30, 20000
 
 
-def recipe_of(folder, name, devices=1):
+def recipe_of(folder, name, devices=1, epochs=1):
     """Of as many devices; brim train shares a batch among them, brim forecast takes each device's."""
     batch = NETWORKS[name]
     path = os.path.join(folder, f"{name.replace(' ', '-')}-{devices}.toml")
-    return write_recipe(path, name.split(" ")[0], batch * devices, epochs=100000), batch
+    return write_recipe(path, name.split(" ")[0], batch * devices, epochs), batch
 
 
 def train(brim, recipe, step, *options, **environment):
@@ -63,12 +64,12 @@ def on_profiles(options, folder):
         rows = forecast(options.brim, recipe, batch, "--device", profile, "--classes", "10", "--ranks", str(devices))
         expected = next(f for f in rows if f["ranks"] == devices and f["overlap"])["seconds_per_step"]
         if (network, devices) not in on_cpu:  # without a profile: as fast as the CPU is
-            on_cpu[network, devices], _ = train(options.brim, recipe, LEAST_STEP, "--device", names, **where)
+            on_cpu[network, devices] = seconds_per_step(options.brim, recipe, names, **where)
         slowdown = max(AHEAD * on_cpu[network, devices], LEAST_STEP) / expected
         paced = {**where, "BRIM_SIM_PROFILE": profile, "BRIM_SIM_SLOWDOWN": f"{slowdown:.6g}"}
-        step, _ = train(options.brim, recipe, expected * slowdown, "--device", names, **paced)
+        step = seconds_per_step(options.brim, recipe, names, **paced) / slowdown
         row = {"profile": profile, "network": network, "batch": batch, "devices": devices, "forecast_s": expected}
-        row |= {"slowdown": slowdown, "measured_s": step / slowdown, "ratio": step / slowdown / expected}
+        row |= {"slowdown": slowdown, "measured_s": step, "ratio": step / expected}
         tell(row, f"{profile:6} {network:20} {devices} device{'s' if devices > 1 else ''}")
         yield row
 
@@ -77,7 +78,7 @@ def on_threads(options, folder):
     cases = [(network, threads) for network in NETWORKS for threads in options.threads.split(",")]
     random.Random(options.seed).shuffle(cases)
     for network, threads in cases:
-        recipe, batch = recipe_of(folder, network)
+        recipe, batch = recipe_of(folder, network, epochs=100000)
         where = ["--device", "cpu", "--threads", threads, "--data", options.cpu]
         [expected] = forecast(options.brim, recipe, batch, *where)
         median, mean = train(options.brim, recipe, expected["seconds_per_step"], *where)

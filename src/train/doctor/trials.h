@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -126,12 +127,19 @@ class Trials {
     return d;
   }
 
-  /// How many times as fast a training is that lacks what takes `share` of the time.
+  /// How many times as fast a training is that lacks what takes `share` of the time: nothing is
+  /// decided by it, so as many pairs as an interval of a few per cent takes, and few at most.
   std::optional<Estimate> without(double share, const char* what,
                                   const std::optional<Setting>& setting) {
     if (stopped() || share < how_.least_share || !setting) return {};
     ShortRuns ignored;
-    const Trial trial = compare(setting_, *setting, {.what = what}, ignored);
+    const auto is_known = [&](const Trial& trial) {
+      constexpr double kNarrow = 0.05;
+      const Estimate& e = trial.speedup;
+      return trial.pairs >= 2 * how_.min_pairs ||
+             (trial.pairs >= how_.min_pairs && e.high - e.low < kNarrow * e.value);
+    };
+    const Trial trial = compare(setting_, *setting, {.what = what}, ignored, is_known);
     if (trial.pairs < 2) return {};
     return trial.speedup;
   }
@@ -175,10 +183,12 @@ class Trials {
     return true;
   }
 
-  /// `runs` gets those with the change.
-  Trial compare(const Setting& before, const Setting& after, Trial trial, ShortRuns& runs) {
+  /// `runs` gets those with the change. `is_enough`: ends it though nothing is decided.
+  Trial compare(const Setting& before, const Setting& after, Trial trial, ShortRuns& runs,
+                const std::function<bool(const Trial&)>& is_enough = {}) {
     std::vector<double> ratios;
-    while (trial.verdict == Verdict::undecided && trial.pairs < how_.max_pairs && !stopped()) {
+    while (trial.verdict == Verdict::undecided && trial.pairs < how_.max_pairs && !stopped() &&
+           !(is_enough && is_enough(trial))) {
       const bool after_first = trial.pairs % 2 == 1;
       std::optional<ShortRun> old_run, new_run;
       for (const bool is_new : {after_first, !after_first}) {
