@@ -1,4 +1,4 @@
-// `brim doctor RECIPE|FILE.toml|RUN` or `brim doctor -- PROGRAM ARGUMENT...`: what keeps a
+// `brim doctor RECIPE|FILE.toml|RUN|PROCESS` or `brim doctor -- PROGRAM ARGUMENT...`: what keeps a
 // training's device waiting; with --fix, what cures it.
 #include <fmt/core.h>
 
@@ -11,7 +11,9 @@
 
 #include "command/command.h"
 #include "command/doctor_report.h"
+#include "command/live_diagnosis.h"
 #include "command/program_diagnosis.h"
+#include "command/progress.h"
 #include "command/report.h"
 #include "command/run_diagnosis.h"
 #include "command/say.h"
@@ -57,6 +59,20 @@ int examine_run(const DoctorArguments& arguments, const Arguments& args) {
   return 0;
 }
 
+/// Of a training that somebody else has started.
+int examine_process(int64_t pid, const DoctorArguments& arguments, const Arguments& args) {
+  const TrainArguments& o = arguments.train;
+  check_only_watched(fmt::format("{} is a process", pid), "its recipe", args);
+  ProgressDisplay display(is_stdout(o.json));
+  const LiveDiagnosis found =
+      diagnose_process(pid, train::DoctorOptions().least_share, watch_signals(),
+                       [&](double fraction) { display.show("watch", fraction); });
+  display.finish();
+  if (!is_stdout(o.json)) print_process(pid, found);
+  if (!o.json.empty()) write_json(process_json(pid, found), o.json);
+  return 0;
+}
+
 /// Of a program with a loop of its own.
 int examine_program(const DoctorArguments& arguments, const Arguments& args) {
   const TrainArguments& o = arguments.train;
@@ -87,6 +103,8 @@ int run_doctor(const DoctorArguments& arguments, const Arguments& args) {
   check_json_path(arguments.train.json);
   if (!wrapped_words().empty()) return examine_program(arguments, args);
   if (is_run(arguments.train.recipe)) return examine_run(arguments, args);
+  if (const auto pid = process_of(arguments.train.recipe))
+    return examine_process(*pid, arguments, args);
   if (!arguments.allowed.empty() && !arguments.fix)
     throw UsageError("--allow is of --fix, which is not there");
   check_written(arguments);
@@ -118,7 +136,8 @@ const Register doctor_command(
        auto o = std::make_shared<DoctorArguments>();
        add_training_options(args, o->train,
                             "FILE.toml or a built-in recipe; or the folder of a run, which is "
-                            "examined by its history; or, behind --, a program with a training "
+                            "examined by its history; or the process number of a training that "
+                            "runs, which is watched; or, behind --, a program with a training "
                             "loop of its own, which is run and watched");
        args.flag("--fix", o->fix,
                  "try what may make it faster and changes no bit of the weights, one change at a "

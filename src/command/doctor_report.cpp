@@ -251,6 +251,13 @@ void print_run(const std::string& folder, const RunDiagnosis& found) {
   say(stdout, "`brim doctor RECIPE --fix`, with the options of the run, tries what helps\n");
 }
 
+void print_process(int64_t pid, const LiveDiagnosis& found) {
+  say(stdout, "process {}, {}: watched for {:.1f} s\n", pid, found.recipe, found.stretches.seconds);
+  print_diagnosis(found.stretches.diagnosis, found.stretches.device);
+  say(stdout, "`brim doctor {} --fix`, with the options of the training, tries what helps\n",
+      found.recipe.empty() ? "RECIPE" : found.recipe);
+}
+
 void print_program(const std::vector<std::string>& words, const ProgramDiagnosis& found) {
   if (found.exit_code != 0)
     say(stderr, "brim: {} ended with exit code {}\n", words[0], found.exit_code);
@@ -282,6 +289,15 @@ Json run_json(const std::string& folder, const RunDiagnosis& found) {
           {"device", found.device},
           {"seconds", found.seconds},
           {"before", diagnosis_json(found.diagnosis)}};
+}
+
+Json process_json(int64_t pid, const LiveDiagnosis& found) {
+  return {{"schema", "brim.doctor/1"},
+          {"process", pid},
+          {"recipe", found.recipe},
+          {"device", found.stretches.device},
+          {"seconds", found.stretches.seconds},
+          {"before", diagnosis_json(found.stretches.diagnosis)}};
 }
 
 Json doctor_json(const TrainRequest& request, const train::Cure& cure, bool fixed) {

@@ -1,6 +1,7 @@
 // What the doctor has found and done, as text and as JSON.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 
 #include <brim/train/doctor.h>
 
+#include "command/live_diagnosis.h"
 #include "command/program_diagnosis.h"
 #include "command/run_diagnosis.h"
 #include "command/train_request.h"
@@ -30,10 +32,12 @@ void print_cure(const TrainRequest& request, const train::Cure& cure);
 std::string recipe_text(const TrainRequest& request, const train::Cure& cure);
 
 void print_run(const std::string& folder, const RunDiagnosis& found);
+void print_process(int64_t pid, const LiveDiagnosis& found);
 void print_program(const std::vector<std::string>& words, const ProgramDiagnosis& found);
 
 /// Schema brim.doctor/1: docs/DOCTOR.md.
 nlohmann::ordered_json run_json(const std::string& folder, const RunDiagnosis& found);
+nlohmann::ordered_json process_json(int64_t pid, const LiveDiagnosis& found);
 nlohmann::ordered_json program_json(const std::vector<std::string>& words,
                                     const ProgramDiagnosis& found);
 nlohmann::ordered_json doctor_json(const TrainRequest& request, const train::Cure& cure,

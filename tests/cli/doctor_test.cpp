@@ -227,6 +227,30 @@ TEST_F(DoctorCommand, ExaminesARunByItsHistory) {
   fails({"doctor", run}, 1, "train for longer");
 }
 
+TEST_F(DoctorCommand, WatchesATrainingThatRuns) {
+  const std::string found_path = folder / "found.json", text_path = folder / "text";
+  const std::string watch = "p=$$; ( for i in $(seq 60); do " + in_quotes(brim_path()) +
+                            " doctor $p --json " + in_quotes(found_path) + " >" +
+                            in_quotes(text_path) +
+                            " 2>/dev/null && break; sleep 0.2; done; "
+                            "kill -INT $p ) & ";
+  const Ran trained = run_brim({"train", "tutorial-cnn", "--data", folder / "data", "--device",
+                                "cpu", "--epochs", "1000000"},
+                               watch);
+  EXPECT_EQ(trained.code, 130) << trained.err;  // it went on until it was stopped
+  const json found = json::parse(slurp(found_path));
+  EXPECT_EQ(found["recipe"], "tutorial-cnn");
+  EXPECT_EQ(found["device"], "cpu");
+  EXPECT_GT(found["process"], 1);
+  EXPECT_GE(found["before"]["runs"], 3);
+  EXPECT_GE(found["seconds"], 3);
+  EXPECT_GT(found["before"]["seconds_per_step"]["value"], 0);
+  EXPECT_NE(slurp(text_path).find("tutorial-cnn: watched for "), std::string::npos);
+  const std::string process = std::to_string(getpid());  // whose training does not exist
+  fails({"doctor", process}, 1, "brim top --once");
+  fails({"doctor", process, "--fix"}, 2, "give its recipe");
+}
+
 TEST_F(DoctorCommand, TrainingGoesOnWithWhatItFound) {
   const auto train = [&](const std::string& out, std::vector<std::string> more) {
     std::vector<std::string> args = {"train",           "tutorial-cnn",
