@@ -15,6 +15,7 @@
 #include "command/format.h"
 #include "command/say.h"
 #include "core/check.h"
+#include "train/pruner.h"
 #include "train/recipe_model.h"
 #include "train/run_folder.h"
 
@@ -25,9 +26,9 @@ constexpr const char* kChannels = "channels";
 constexpr const char* kLearningRate = "learning-rate";  // else --rewind is a file
 
 struct PruneArguments : CompressionArguments {
-  std::string pattern, criterion, schedule, rewind;
+  std::string pattern, scope, criterion, schedule, rewind;
   std::vector<std::string> dense;
-  std::optional<double> sparsity, over;
+  std::optional<double> sparsity, over, teach;
   std::optional<int64_t> rounds;
   int64_t finetune = 5;
 };
@@ -61,9 +62,24 @@ void ask_for_rounds(const PruneArguments& o, train::PruneRecipe& prune) {
   prune.rewind_weights = is_file ? o.rewind : "";
 }
 
+/// The dense network is the teacher, if one is asked for; otherwise what the recipe names is.
+void choose_teacher(const PruneArguments& o, train::DistillRecipe& distill) {
+  if (!o.teach) return;
+  distill = {};
+  if (*o.teach == 0) return;
+  if (!train::read_weights_info(train::WeightsFile(o.weights)).recipe)
+    throw UsageError(fmt::format(
+        "--teach {}: {} does not say which network it is of; leave it out, or train by a recipe "
+        "with [distill]",
+        *o.teach, o.weights));
+  distill.teacher = o.weights;
+  distill.weight = *o.teach;
+}
+
 train::Recipe pruned_recipe(const PruneArguments& o) {
   train::Recipe r = recipe_of(o, "prune");
   r.epochs = std::max<int64_t>(o.finetune, 1);
+  if (o.finetune > 0) choose_teacher(o, r.distill);
   // What the recipe says, but for what is asked for.
   if (is_of_channels(o)) {
     r.prune = {};
@@ -73,6 +89,7 @@ train::Recipe pruned_recipe(const PruneArguments& o) {
   if (!o.pattern.empty()) r.prune.pattern = o.pattern;
   if (r.prune.pattern.empty()) r.prune.pattern = "vector:32";
   if (o.sparsity) r.prune.sparsity = *o.sparsity;
+  if (!o.scope.empty()) r.prune.scope = o.scope;
   if (o.schedule == "gradual") r.prune.schedule = o.schedule;
   if (o.schedule == "iterative" || r.prune.is_iterative()) {
     ask_for_rounds(o, r.prune);
@@ -95,10 +112,13 @@ class PruneRun : CompressionRun {
         arguments_(o),
         how_{.pattern = compress::parse_pattern(recipe_.prune.pattern),
              .sparsity = recipe_.prune.sparsity,
+             .scope = train::scope_of(recipe_.prune),
              .criterion = compress::Criterion::magnitude,
-             .dense = recipe_.prune.dense} {
+             .dense = recipe_.prune.dense,
+             .layers = recipe_.prune.layers} {
     check_layer_names("--dense", o.dense);
     json_["pattern"] = recipe_.prune.pattern;
+    json_["scope"] = recipe_.prune.scope;
     json_["schedule"] = recipe_.prune.schedule;
     json_["rounds"] = recipe_.prune.is_iterative() ? Json(recipe_.prune.rounds) : Json(nullptr);
     json_["finetune"] = o.finetune;
@@ -280,9 +300,13 @@ int run_prune(const PruneArguments& o) {
   const bool are_channels = is_of_channels(o);
   for (const auto& [option, is_given] :
        {std::pair{"--over", o.over.has_value()}, std::pair{"--schedule", !o.schedule.empty()},
-        std::pair{"--rounds", o.rounds.has_value()}, std::pair{"--rewind", !o.rewind.empty()}})
+        std::pair{"--rounds", o.rounds.has_value()}, std::pair{"--rewind", !o.rewind.empty()},
+        std::pair{"--scope", !o.scope.empty()}})
     if (are_channels && is_given)
-      throw UsageError(fmt::format("{}: whole channels go at once; leave it out", option));
+      throw UsageError(fmt::format(
+          "{}: whole channels go at once, of each layer the same share; leave it out", option));
+  if (!o.scope.empty() && o.scope != "layer" && o.scope != "network")
+    throw UsageError(fmt::format("--scope {}: write layer or network", o.scope));
   if (!o.schedule.empty() && o.schedule != "gradual" && o.schedule != "iterative")
     throw UsageError(fmt::format("--schedule {}: write gradual or iterative", o.schedule));
   if (!are_channels && !o.criterion.empty())
@@ -303,6 +327,8 @@ int run_prune(const PruneArguments& o) {
                     "--finetune {} ends before; raise that",
                     *o.over, o.finetune));
   check_finetune(o, o.finetune);
+  if (o.teach && o.finetune == 0)
+    throw UsageError("--teach is of the fine-tuning, and --finetune 0 is none");
   return run_compression(o, "prune", {}, [&](Device device) {
     return are_channels ? ShrinkChannelsRun(o, device).run() : PruneRun(o, device).run();
   });
@@ -323,10 +349,17 @@ const Register prune_command(
        args.add("--sparsity", o->sparsity,
                 "zeros among each layer's weights, as 0.75; of N:M it is 1 - N / M (default: the "
                 "recipe's, or 0.75); of channels: the share that goes (default: 0.5)");
+       args.add("--scope", o->scope,
+                "of the sparsity: layer (default), each of them; or network: all of them together, "
+                "so that layers keep more which need more");
        args.add("--dense", o->dense, "a layer that is left as it is, as conv1; may be given again");
        args.add("--finetune", o->finetune, "epochs of training behind it; 0: none")
            .range(int64_t{0}, int64_t{1'000'000})
            .show_default();
+       args.add("--teach", o->teach,
+                "how much of the fine-tuning's loss is to imitate the dense network's outputs "
+                "(default: 0)")
+           .range(0.0, 1.0);
        args.add("--schedule", o->schedule,
                 "gradual (default), or iterative: some weights go, the network is trained for "
                 "--finetune epochs with the learning rate from its beginning, and that again, "

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "compress/prune_units.h"
 #include "ops/sparse/order_by_zeros.h"
 
 namespace brim::compress {
@@ -144,39 +145,8 @@ class Grouping {
 std::vector<uint8_t> left_out_vectors(std::span<const float> scores,
                                       const std::vector<int64_t>& order, int64_t vector,
                                       double sparsity) {
-  const int64_t outputs = std::ssize(order), groups = (outputs + vector - 1) / vector;
-  const int64_t columns = outputs > 0 ? std::ssize(scores) / outputs : 0;
-  // The last group may be smaller: means are compared, and elements counted.
-  const auto size_of = [&](int64_t group) { return std::min(vector, outputs - group * vector); };
-  std::vector<double> means(static_cast<size_t>(groups * columns), 0.0);
-  for (int64_t position = 0; position < outputs; ++position) {
-    const float* const from = scores.data() + order[static_cast<size_t>(position)] * columns;
-    double* const to = means.data() + position / vector * columns;
-    const auto size = static_cast<double>(size_of(position / vector));
-    for (int64_t k = 0; k < columns; ++k) to[k] += from[k] / size;
-  }
-  std::vector<int64_t> positions(means.size());
-  std::iota(positions.begin(), positions.end(), int64_t{0});
-  std::ranges::sort(positions, [&](int64_t a, int64_t b) {
-    const double x = means[static_cast<size_t>(a)], y = means[static_cast<size_t>(b)];
-    return x < y || (x == y && a < b);
-  });
-  const auto goal = std::round(sparsity * static_cast<double>(scores.size()));
-  std::vector<uint8_t> left_out(means.size(), 0);
-  int64_t count = 0;
-  for (const int64_t position : positions) {
-    const int64_t size = size_of(position / columns);
-    // Zeros come first, and in another order than that in which they were made: all that one call
-    // leaves out at most are zeros to the next one.
-    const double half = 0.5 * static_cast<double>(vector), now = static_cast<double>(count);
-    const bool is_zero = means[static_cast<size_t>(position)] == 0;
-    const bool is_past_goal =
-        is_zero ? now + static_cast<double>(size) > goal + half : now + half > goal;
-    if (is_past_goal || count + size >= std::ssize(scores)) break;
-    count += size;
-    left_out[static_cast<size_t>(position)] = 1;
-  }
-  return left_out;
+  const PruneUnits units = vector_units(scores, order, vector);
+  return least_units({&units, 1}, sparsity)[0];
 }
 
 std::vector<int64_t> group_outputs(std::span<const float> scores, int64_t outputs, int64_t vector,

@@ -15,6 +15,7 @@
 #include "compress/masked_weight.h"
 #include "compress/output_groups.h"
 #include "compress/prunable.h"
+#include "compress/prune_units.h"
 #include "core/check.h"
 #include "core/nearest.h"
 
@@ -70,17 +71,7 @@ std::vector<size_t> smallest(const std::vector<double>& scores, int64_t count) {
   return positions;
 }
 
-int64_t share_of(double sparsity, size_t count) {
-  return std::llround(sparsity * static_cast<double>(count));
-}
-
 // Each makes the elements of `mask` 0 that a pattern leaves out; something is always left.
-
-void leave_out_elements(const Matrix& m, double sparsity, std::vector<float>& mask) {
-  const std::vector<double> scores(m.scores.begin(), m.scores.end());
-  const int64_t count = std::min(share_of(sparsity, scores.size()), std::ssize(scores) - 1);
-  for (const size_t i : smallest(scores, count)) mask[i] = 0;
-}
 
 void leave_out_of_neighbours(const Matrix& m, const Pattern& p, std::vector<float>& mask) {
   for (int64_t o = 0; o < m.outputs; ++o)
@@ -93,19 +84,22 @@ void leave_out_of_neighbours(const Matrix& m, const Pattern& p, std::vector<floa
     }
 }
 
-/// `order`: the outputs, those of a group together.
-void leave_out_vectors(const Matrix& m, const std::vector<int64_t>& order, int64_t length,
-                       double sparsity, std::vector<float>& mask) {
-  const std::vector<uint8_t> left_out = left_out_vectors(m.scores, order, length, sparsity);
-  for (int64_t position = 0; position < m.outputs; ++position)
-    for (int64_t k = 0; k < m.columns; ++k)
-      if (left_out[static_cast<size_t>(position / length * m.columns + k)])
-        mask[static_cast<size_t>(order[static_cast<size_t>(position)] * m.columns + k)] = 0;
+/// Units of (O, K), `order`: the outputs, those of a group together; empty: as they are.
+void leave_out_units(const PruneUnits& units, const std::vector<int64_t>& order,
+                     const std::vector<uint8_t>& left_out, std::vector<float>& mask) {
+  const int64_t columns = units.columns;
+  for (int64_t position = 0; position < units.outputs; ++position) {
+    const int64_t o = order.empty() ? position : order[static_cast<size_t>(position)];
+    for (int64_t k = 0; k < columns; ++k)
+      if (left_out[static_cast<size_t>(position / units.length * columns + k)])
+        mask[static_cast<size_t>(o * columns + k)] = 0;
+  }
 }
 
 /// What a layer is pruned to, now and in the end.
 struct LayerSparsity {
   double now, final;
+  bool is_own = false;  ///< asked for by its name
 
   LayerSparsity(const PruneOptions& options, const std::string& name)
       : now(options.sparsity), final(std::max(options.sparsity, options.final_sparsity)) {
@@ -113,27 +107,54 @@ struct LayerSparsity {
     if (own == options.layers.end()) return;
     now *= own->second / final;
     final = own->second;
+    is_own = true;
   }
 };
 
-/// `group`: the outputs' order, which is chosen where it is empty; null unless vectors are shared.
-std::vector<float> mask_of(const Matrix& m, const Pattern& pattern, const LayerSparsity& sparsity,
-                           std::vector<int64_t>* group) {
-  std::vector<float> mask(m.scores.size(), 1.0F);
-  switch (pattern.kind) {
-    case Pattern::Kind::unstructured:
-      leave_out_elements(m, sparsity.now, mask);
-      break;
-    case Pattern::Kind::n_of_m:
-      leave_out_of_neighbours(m, pattern, mask);
-      break;
-    case Pattern::Kind::vector:
-      if (group->empty())
-        *group = group_outputs(m.scores, m.outputs, pattern.length, sparsity.final);
-      leave_out_vectors(m, *group, pattern.length, sparsity.now, mask);
-      break;
+/// A layer that is pruned.
+struct Scored {
+  Matrix matrix;
+  LayerSparsity sparsity;
+  std::vector<int64_t>* group = nullptr;  ///< the outputs' order, which is chosen where it is empty
+};
+
+PruneUnits units_of(const Scored& layer, const Pattern& pattern) {
+  const Matrix& m = layer.matrix;
+  if (pattern.kind == Pattern::Kind::unstructured) return element_units(m.scores);
+  if (layer.group->empty())
+    *layer.group = group_outputs(m.scores, m.outputs, pattern.length, layer.sparsity.final);
+  return vector_units(m.scores, *layer.group, pattern.length);
+}
+
+/// 0 for each number of each layer that goes.
+std::vector<std::vector<float>> masks_of(const std::vector<Scored>& layers,
+                                         const PruneOptions& options) {
+  std::vector<std::vector<float>> masks;
+  for (const Scored& layer : layers) masks.emplace_back(layer.matrix.scores.size(), 1.0F);
+  if (options.pattern.kind == Pattern::Kind::n_of_m) {
+    for (size_t i = 0; i < layers.size(); ++i)
+      leave_out_of_neighbours(layers[i].matrix, options.pattern, masks[i]);
+    return masks;
   }
-  return mask;
+  const auto leave_out = [&](size_t i, const PruneUnits& units,
+                             const std::vector<uint8_t>& left_out) {
+    const std::vector<int64_t>* const group = layers[i].group;
+    leave_out_units(units, group ? *group : std::vector<int64_t>(), left_out, masks[i]);
+  };
+  std::vector<PruneUnits> compared;  // of several layers
+  std::vector<size_t> whose;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    PruneUnits units = units_of(layers[i], options.pattern);
+    if (options.scope == PruneScope::network && !layers[i].sparsity.is_own) {
+      compared.push_back(std::move(units));
+      whose.push_back(i);
+    } else {
+      leave_out(i, units, least_units({&units, 1}, layers[i].sparsity.now)[0]);
+    }
+  }
+  const auto left_out = least_units(compared, options.sparsity);
+  for (size_t i = 0; i < whose.size(); ++i) leave_out(whose[i], compared[i], left_out[i]);
+  return masks;
 }
 
 /// `gradient`: that of the weight, where the criterion asks for it.
@@ -213,6 +234,9 @@ Pattern parse_pattern(std::string_view text) {
 
 std::vector<PrunedLayer> pruned_layers(nn::Module& network, const PruneOptions& options) {
   check(options.pattern);
+  BRIM_CHECK(options.scope == PruneScope::layer || options.pattern.kind != Pattern::Kind::n_of_m,
+             ValueError, "[prune] a sparsity of the network: {} leaves each layer as many numbers",
+             options.pattern.str());
   const std::vector<Prunable> all = prunable_layers(network);
   std::vector<std::string> names;
   for (const Prunable& layer : all) names.push_back(layer.name);
@@ -298,16 +322,18 @@ void Masks::prune(double sparsity) {
   check_sparsity(sparsity);
   const bool by_gradient = options_.criterion == Criterion::taylor;
   options_.sparsity = sparsity;
-  std::vector<std::vector<float>> masks;
+  std::vector<Scored> scored;
   OutputGroups groups = options_.groups;
   const bool are_shared = options_.pattern.kind == Pattern::Kind::vector;
   for (const Masked& m : masked_) {
     const std::string& name = layers_[m.layer].name;
-    masks.push_back(mask_of(
-        scores_of(name, m.parameter.detach(), by_gradient ? m.parameter.grad() : Tensor(),
-                  options_.criterion),
-        options_.pattern, LayerSparsity(options_, name), are_shared ? &groups[name] : nullptr));
+    scored.push_back(
+        {.matrix = scores_of(name, m.parameter.detach(),
+                             by_gradient ? m.parameter.grad() : Tensor(), options_.criterion),
+         .sparsity = LayerSparsity(options_, name),
+         .group = are_shared ? &groups[name] : nullptr});
   }
+  const std::vector<std::vector<float>> masks = masks_of(scored, options_);
   options_.groups = std::move(groups);
   const NoGrad scope;
   for (size_t i = 0; i < masks.size(); ++i) {
@@ -331,10 +357,12 @@ Tensor masked_weight(const Tensor& weight, const Pattern& pattern, double sparsi
   check(pattern);
   check_sparsity(sparsity);
   const NoGrad scope;
+  const PruneOptions options{.pattern = pattern, .sparsity = sparsity};
   std::vector<int64_t> group;
-  const LayerSparsity wanted({.sparsity = sparsity}, "");
-  const std::vector<float> mask = mask_of(
-      scores_of("the weight", weight.detach(), {}, Criterion::magnitude), pattern, wanted, &group);
+  const Scored scored{.matrix = scores_of("the weight", weight.detach(), {}, Criterion::magnitude),
+                      .sparsity = LayerSparsity(options, ""),
+                      .group = pattern.kind == Pattern::Kind::vector ? &group : nullptr};
+  const std::vector<float> mask = masks_of({scored}, options)[0];
   return weight.detach() * Tensor::from<float>(mask, weight.shape(), weight.device());
 }
 

@@ -23,6 +23,10 @@ StateDict with_prefix(std::string_view prefix, const StateDict& all) {
 
 }  // namespace
 
+compress::PruneScope scope_of(const PruneRecipe& prune) {
+  return prune.scope == "network" ? compress::PruneScope::network : compress::PruneScope::layer;
+}
+
 Pruner::Pruner(Trainer::State& state) : s_(state) {
   prune();
   (void)begin_round();
@@ -46,6 +50,7 @@ void Pruner::prune() {
   if (masks_) return masks_->prune(pruned_to_);
   masks_.emplace(*s_.model, compress::PruneOptions{.pattern = compress::parse_pattern(p.pattern),
                                                    .sparsity = pruned_to_,
+                                                   .scope = scope_of(p),
                                                    .final_sparsity = p.sparsity,
                                                    .criterion = compress::Criterion::magnitude,
                                                    .dense = p.dense,

@@ -11,6 +11,9 @@
 
 namespace brim::train {
 
+/// What PruneRecipe::scope names.
+compress::PruneScope scope_of(const PruneRecipe& prune);
+
 class Pruner {
  public:
   /// Of a run where it begins; the state is kept by reference.

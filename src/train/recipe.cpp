@@ -350,10 +350,20 @@ void check_prune(const Recipe& r) {
                "[recipe] {}: whole channels go at once, before the first step: what is trained is "
                "the smaller network; leave {} out, or take vectors",
                r.name, p.epochs == 0 ? "prune.schedule" : "prune.epochs");
+    BRIM_CHECK(p.scope == "layer", ValueError,
+               "[recipe] {}: prune.scope = \"{}\": of whole channels each layer loses the same "
+               "share; leave it out, or take vectors",
+               r.name, p.scope);
     return;
   }
+  if (!p.pattern.empty())
+    BRIM_CHECK(
+        compress::parse_pattern(p.pattern).kind != compress::Pattern::Kind::n_of_m ||
+            p.scope == "layer",
+        ValueError,
+        "[recipe] {}: prune.scope = \"{}\": {} leaves each layer as many numbers; leave it out",
+        r.name, p.scope, p.pattern);
   if (p.is_iterative()) return check_rounds(r);
-  if (!p.pattern.empty()) (void)compress::parse_pattern(p.pattern);
   BRIM_CHECK(
       p.pattern.empty() || p.epochs <= static_cast<double>(r.epochs), ValueError,
       "[recipe] {}: the sparsity rises for {} epochs (prune.epochs), and there are {}; train "

@@ -24,6 +24,10 @@ inline const std::vector<std::string>& prune_schedule_names() {
   static const std::vector<std::string> names = {"gradual", "iterative"};
   return names;
 }
+inline const std::vector<std::string>& prune_scope_names() {
+  static const std::vector<std::string> names = {"layer", "network"};
+  return names;
+}
 inline const std::vector<std::string>& rewind_names() {
   static const std::vector<std::string> names = {"weights", "learning-rate"};
   return names;
@@ -159,6 +163,7 @@ void visit_recipe(Visitor& v, R& r) {
     v.line("pattern", r.prune.pattern);
     v.where(!r.prune.pattern.empty(), "a prune.pattern", [&] {
       v.number("sparsity", r.prune.sparsity, Range{0, 1, true, true});
+      v.choice("scope", r.prune.scope, prune_scope_names());
       v.choice("schedule", r.prune.schedule, prune_schedule_names());
       v.texts("dense", r.prune.dense);
       v.numbers("layers", r.prune.layers, Range{0, 1, true, true});

@@ -119,6 +119,44 @@ TEST_F(Prune, RisesToWhatIsAskedFor) {
     }
 }
 
+TEST_F(Prune, SpreadsTheSparsityOfANetwork) {
+  const std::string out = *folder() / "spread";
+  const Ran ran = prune({"--finetune", "1", "--scope", "network", "--out", out, "--json", "-"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const json found = json::parse(ran.out);
+  EXPECT_EQ(found["scope"], "network");
+  EXPECT_NEAR(found["sparsity"].get<double>(), 0.75, 0.01);
+  EXPECT_GT(std::abs(found["layers"][1]["sparsity"].get<double>() -
+                     found["layers"][2]["sparsity"].get<double>()),
+            0.02);
+}
+
+TEST_F(Prune, TeachesWhatWasPruned) {
+  const auto teacher_of = [&](const std::vector<std::string>& more, const std::string& name) {
+    const std::string out = *folder() / name;
+    std::vector<std::string> args = {"--finetune", "1", "--out", out};
+    args.insert(args.end(), more.begin(), more.end());
+    const Ran ran = prune(args);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return run_brim({"recipe", out + "/model.safetensors"}).out;
+  };
+  EXPECT_NE(teacher_of({"--teach", "0.25"}, "taught")
+                .find("teacher = '" + weights() + "'\nweight = 0.25"),
+            std::string::npos);
+  EXPECT_NE(teacher_of({"--teach", "0.5", "--pattern", "channels"}, "taught-channels")
+                .find("teacher = '/"),
+            std::string::npos);
+  EXPECT_EQ(teacher_of({}, "untaught").find("teacher = '/"), std::string::npos);
+
+  // PyTorch's files do not say what network they are of.
+  const std::string pth = *folder() / "dense.pth", recipe = *folder() / "dense.toml";
+  ASSERT_EQ(run_brim({"convert", weights(), pth}).code, 0);
+  ASSERT_EQ(run_brim({"recipe", weights(), "--out", recipe}).code, 0);
+  const Ran asked = prune({recipe, "--weights", pth, "--finetune", "1", "--teach", "0.5"});
+  EXPECT_EQ(asked.code, 2);
+  EXPECT_NE(asked.err.find("--teach"), std::string::npos) << asked.err;
+}
+
 TEST_F(Prune, RefusesNonsense) {
   const auto fails = [&](const std::vector<std::string>& more, const char* why) {
     const Ran ran = prune(more);
@@ -130,6 +168,9 @@ TEST_F(Prune, RefusesNonsense) {
   fails({"--sparsity", "1"}, "sparsity");
   fails({"--sparsity", "0"}, "sparsity");
   fails({"--over", "3", "--finetune", "2"}, "--over 3");
+  fails({"--scope", "all"}, "write layer or network");
+  fails({"--pattern", "2:4", "--scope", "network"}, "leaves each layer as many numbers");
+  fails({"--teach", "0.5", "--finetune", "0"}, "--teach");
   fails({"--pattern", "2:4", "--sparsity", "0.9"}, "the pattern 2:4 says it");
   fails({"--dense", "conv9", "--finetune", "0"}, "did you mean");
   fails({"--pattern", "vector:64", "--dense", "fc1", "--dense", "fc2"}, "no layer is left");

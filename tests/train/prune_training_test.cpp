@@ -148,9 +148,12 @@ TEST_F(PruneTraining, LearningRateAloneKeepsTheWeights) {
 }
 
 TEST_F(PruneTraining, IsTheSameWhereItGoesOn) {
-  for (const std::string pattern : {"unstructured", "vector:4"}) {
+  for (const auto& [name, scope] :
+       {std::pair{"unstructured", "layer"}, {"vector:4", "layer"}, {"vector:8", "network"}}) {
+    const std::string pattern = name;
     prune_in_rounds(2);
     recipe.prune.pattern = pattern;
+    recipe.prune.scope = scope;
     recipe.prune.rewind_epoch = 1;
     const std::string whole = folder / (pattern + "-whole"), parts = folder / (pattern + "-parts");
     Trainer all(recipe, {.out = whole});
@@ -225,6 +228,9 @@ TEST_F(PruneTraining, RefusesRoundsThatMakeNoSense) {
   refused([](PruneRecipe& p) { p.rewind_weights = "x", p.rewind = "learning-rate"; }, "rewound to");
   refused([](PruneRecipe& p) { p.rewind = "all"; }, "'all'");
   refused([](PruneRecipe& p) { p.schedule = "cubic"; }, "'cubic'");
+  refused([](PruneRecipe& p) { p.scope = "all"; }, "'all'");
+  refused([](PruneRecipe& p) { p.pattern = "2:4", p.scope = "network"; }, "prune.scope");
+  refused([](PruneRecipe& p) { p = {.pattern = "channels", .scope = "network"}; }, "prune.scope");
 }
 
 TEST_F(PruneTraining, LeavesOutChannelsBeforeTheFirstStep) {

@@ -47,19 +47,30 @@ enum class Criterion : uint8_t {
   taylor,     ///< |w x gradient|, about what the loss would change; of the gradients that there are
 };
 
+/// What is as sparse as asked for.
+enum class PruneScope : uint8_t {
+  layer,  ///< each layer
+  /// All layers together, so that some keep more than others: of each layer go the units - vectors,
+  /// or elements - that have little of what it has left (LAMP: Lee et al. 2021, "Layer-adaptive
+  /// sparsity for the magnitude-based pruning"). Layers whose weights are alike lose fewer of them.
+  network,
+};
+
 /// For the layers' names: their outputs in an order in which those that share vectors are together.
 using OutputGroups = std::map<std::string, std::vector<int64_t>>;
 
 /// Options of prune() and Masks.
 struct PruneOptions {
   Pattern pattern = {};    ///< what is left out together
-  double sparsity = 0.75;  ///< of each layer's weights; of n_of_m it is 1 - n / m
+  double sparsity = 0.75;  ///< of the weights that are pruned; of n_of_m it is 1 - n / m
+  PruneScope scope = PruneScope::layer;  ///< what is so sparse; of n_of_m it is each layer
   /// That it will rise to, which outputs share vectors for; 0: the same.
   double final_sparsity = 0;
   Criterion criterion = Criterion::magnitude;  ///< by what the least are found
   /// Names of layers that stay dense, as "conv1" or "layer1.0.conv1".
   std::vector<std::string> dense = {};
-  /// Sparsities of layers that have their own, by name; not of n_of_m. Where `sparsity` rises to
+  /// Sparsities of layers that have their own, by name; not of n_of_m. `sparsity` is then that of
+  /// the others. Where `sparsity` rises to
   /// `final_sparsity`, these rise alike.
   std::map<std::string, double> layers = {};
   /// Of masks that were made before (Masks::groups()), for layers that are to keep them.

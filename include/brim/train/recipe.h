@@ -72,7 +72,10 @@ struct PruneRecipe {
   /// "": none; unstructured, N:M as 2:4, vector:V; or channels, which go before the first step: the
   /// training is that of a smaller network.
   std::string pattern = {};
-  double sparsity = 0.75;  ///< of each layer's weights; of N:M it is 1 - N / M
+  double sparsity = 0.75;  ///< of the weights that are pruned; of N:M it is 1 - N / M
+  /// What is so sparse: each layer, or the network, whose layers then differ
+  /// (compress::PruneScope).
+  std::string scope = "layer";
   /// gradual, or iterative: the network is trained to the end, pruned a little, rewound and trained
   /// to the end again, `rounds` times (Renda et al. 2020, "Comparing rewinding and fine-tuning in
   /// neural network pruning").
