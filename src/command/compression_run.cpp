@@ -99,6 +99,7 @@ train::Recipe recipe_of(const CompressionArguments& o, const char* what) {
     r.distill = {};
     r.prune = {.pattern = r.prune.pattern,  // and it is as sparse as it was to become
                .sparsity = r.prune.sparsity,
+               .scope = r.prune.scope,
                .dense = r.prune.dense,
                .layers = r.prune.layers};
   }
