@@ -1,4 +1,5 @@
 // Sparsity of a whole network: which of its layers keep more.
+#include <brim/autograd/autograd.h>
 #include <brim/compress/prune.h>
 #include <brim/core/random.h>
 #include <brim/nn/linear.h>
