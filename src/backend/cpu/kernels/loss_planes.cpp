@@ -54,15 +54,27 @@ HWY_INLINE void statistics_of(const T* x, const Rows<T>& r, int64_t count, T* la
     for (int k = 0; k < kVectors; ++k)
       m[k] = hn::IfThenElse(hn::Or(hn::Gt(v[k], m[k]), hn::IsNaN(v[k])), v[k], m[k]);
   }
+  // Of many classes, terms of a few in T, then in f64.
+  constexpr int64_t kLanes = HWY_MAX_BYTES / sizeof(T);
+  HWY_ALIGN T some[kVectors * kLanes];
+  double total[kVectors * kLanes] = {};
+  const auto widen = [&]() HWY_ATTR {
+    for (int k = 0; k < kVectors; ++k) {
+      hn::Store(sum[k], d, some + k * lanes);
+      sum[k] = hn::Zero(d);
+    }
+    for (int64_t i = 0; i < kVectors * lanes; ++i) total[i] += static_cast<double>(some[i]);
+  };
   for (int64_t c = 0; c < r.classes; ++c) {
     load_run<kVectors>(x + c * r.size, count, v);
     for (int k = 0; k < kVectors; ++k) sum[k] = hn::Add(sum[k], exp_of(d, hn::Sub(v[k], m[k])));
+    if ((c + 1) % kSummedRows == 0) widen();
   }
-  for (int k = 0; k < kVectors; ++k) {
-    const int64_t part = kVectors > 1 ? lanes : count;
-    store_part(m[k], largest + k * lanes, part);
-    store_part(sum[k], sums + k * lanes, part);
-  }
+  widen();
+  const int64_t rows = kVectors > 1 ? kVectors * lanes : count;
+  for (int64_t i = 0; i < rows; ++i) sums[i] = static_cast<T>(total[i]);
+  for (int k = 0; k < kVectors; ++k)
+    store_part(m[k], largest + k * lanes, kVectors > 1 ? lanes : count);
 }
 
 /// Calls wide(i) for groups of four vectors of `count` rows, then narrow(i, rows) for vectors.

@@ -111,18 +111,19 @@ void softmax(const Context&, const Tensor& tx, Tensor& ty, int axis) {
 template <class T, bool kLog>
 void softmax_grad_row(const T* dy, const T* y, T* dx, int64_t n) {
   const hn::ScalableTag<T> d;
-  auto sum = hn::Zero(d);
-  each_vector<T>(dy, n, 0, [&](auto g, int64_t i, int64_t count) {
-    if constexpr (kLog) {
-      sum = hn::Add(sum, g);
-    } else if (count == static_cast<int64_t>(hn::Lanes(d))) {
-      sum = hn::MulAdd(g, hn::LoadU(d, y + i), sum);
-    } else {
-      each_vector<T>(y + i, count, 0,
-                     [&](auto w, int64_t, int64_t) { sum = hn::MulAdd(g, w, sum); });
-    }
+  const T s = sum_in_blocks<T>(n, [&](int64_t begin, int64_t of_block, auto& sum) HWY_ATTR {
+    const T* const out = y + begin;
+    each_vector<T>(dy + begin, of_block, 0, [&](auto g, int64_t i, int64_t count) HWY_ATTR {
+      if constexpr (kLog) {
+        sum = hn::Add(sum, g);
+      } else if (count == static_cast<int64_t>(hn::Lanes(d))) {
+        sum = hn::MulAdd(g, hn::LoadU(d, out + i), sum);
+      } else {
+        each_vector<T>(out + i, count, 0,
+                       [&](auto w, int64_t, int64_t) { sum = hn::MulAdd(g, w, sum); });
+      }
+    });
   });
-  const T s = hn::GetLane(hn::SumOfLanes(d, sum));
   if constexpr (kLog) {
     const auto total = hn::Set(d, s);
     each_vector<T>(y, n, 0, [&](auto w, int64_t i, int64_t count) {
@@ -139,11 +140,15 @@ void softmax_grad_row(const T* dy, const T* y, T* dx, int64_t n) {
 template <class T, bool kLog>
 void softmax_grad_columns(const T* dy, const T* y, T* dx, int64_t n, int64_t inner, int64_t width) {
   HWY_ALIGN T sum[kColumns] = {}, e[kColumns] = {};
-  for (int64_t j = 0; j < n; ++j)
+  ColumnSums<T> sums;
+  for (int64_t j = 0; j < n; ++j) {
     for (int64_t c = 0; c < width; ++c) {
       const int64_t i = j * inner + c;
-      sum[c] += kLog ? dy[i] : dy[i] * y[i];
+      sums.part[c] += kLog ? dy[i] : dy[i] * y[i];
     }
+    sums.end_row();
+  }
+  sums.write(width, sum);
   for (int64_t row = 0; row < n * inner; row += inner) {
     if constexpr (kLog) {
       std::copy_n(y + row, width, e);

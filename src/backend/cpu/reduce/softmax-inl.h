@@ -27,7 +27,9 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-inline constexpr int64_t kColumns = 64;  // of a tile
+inline constexpr int64_t kColumns = 64;      // of a tile
+inline constexpr int64_t kSummed = 1024;     // terms of a row that are summed in their own type
+inline constexpr int64_t kSummedRows = 128;  // and of a column
 
 /// Short rows of n elements as columns of a tile, kColumns at most.
 template <class T>
@@ -119,18 +121,58 @@ formula::Arithmetic<W> row_max(const W* x, int64_t n) {
   return largest;
 }
 
+/// The sum of n terms, a few of them in T, then in f64: add(begin, count, sum) adds `count` to the
+/// vector `sum`.
+template <class T, class Add>
+HWY_INLINE T sum_in_blocks(int64_t n, const Add& add) {
+  const hn::ScalableTag<T> d;
+  double total = 0;
+  for (int64_t begin = 0; begin < n; begin += kSummed) {
+    auto sum = hn::Zero(d);
+    add(begin, std::min(kSummed, n - begin), sum);
+    total += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
+  }
+  return static_cast<T>(total);
+}
+
+/// Sums of kColumns columns at most: terms of a few rows in T, then in f64.
+template <class T>
+struct ColumnSums {
+  HWY_ALIGN T part[kColumns] = {};
+
+  /// Ends a row, whose terms are in `part`.
+  HWY_INLINE void end_row() {
+    if (++rows_ == kSummedRows) widen();
+  }
+  void write(int64_t width, T* sum) {
+    widen();
+    for (int64_t c = 0; c < width; ++c) sum[c] = static_cast<T>(total_[c]);
+  }
+
+ private:
+  HWY_NOINLINE void widen() {
+    for (int64_t c = 0; c < kColumns; ++c) total_[c] += static_cast<double>(part[c]);
+    std::fill_n(part, kColumns, T(0));
+    rows_ = 0;
+  }
+
+  double total_[kColumns] = {};
+  int64_t rows_ = 0;
+};
+
 /// Sum of exp(x - largest); writes the terms to `terms` unless it is null.
 template <class T>
 T row_sum_exp(const T* x, int64_t n, T largest, T* terms) {
   const hn::ScalableTag<T> d;
   const auto m = hn::Set(d, largest);
-  auto sum = hn::Zero(d);
-  each_vector(x, n, -std::numeric_limits<T>::infinity(), [&](auto v, int64_t at, int64_t count) {
-    const auto e = exp_of(d, hn::Sub(v, m));
-    sum = hn::Add(sum, e);
-    if (terms) store_part(e, terms + at, count);
+  return sum_in_blocks<T>(n, [&](int64_t begin, int64_t of_block, auto& sum) HWY_ATTR {
+    each_vector(x + begin, of_block, -std::numeric_limits<T>::infinity(),
+                [&](auto v, int64_t at, int64_t count) HWY_ATTR {
+                  const auto e = exp_of(d, hn::Sub(v, m));
+                  sum = hn::Add(sum, e);
+                  if (terms) store_part(e, terms + begin + at, count);
+                });
   });
-  return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
 /// Of each of `width` columns of n elements, kColumns at most: the largest, and the sum of
@@ -139,8 +181,8 @@ template <class T>
 void columns_sum_exp(const T* x, int64_t n, int64_t inner, int64_t width, T* HWY_RESTRICT largest,
                      T* HWY_RESTRICT sum, T* terms) {
   HWY_ALIGN T e[kColumns] = {};
+  ColumnSums<T> sums;
   std::fill_n(largest, width, -std::numeric_limits<T>::infinity());
-  std::fill_n(sum, width, T(0));
   for (int64_t j = 0; j < n; ++j)
     for (int64_t c = 0; c < width; ++c) {
       const T v = x[j * inner + c];
@@ -149,9 +191,11 @@ void columns_sum_exp(const T* x, int64_t n, int64_t inner, int64_t width, T* HWY
   for (int64_t j = 0; j < n; ++j) {
     for (int64_t c = 0; c < width; ++c) e[c] = x[j * inner + c] - largest[c];
     exp_columns(e, width);
-    for (int64_t c = 0; c < width; ++c) sum[c] += e[c];
+    for (int64_t c = 0; c < width; ++c) sums.part[c] += e[c];
+    sums.end_row();
     if (terms) std::copy_n(e, width, terms + j * inner);
   }
+  sums.write(width, sum);
 }
 
 }  // namespace

@@ -45,13 +45,15 @@ void narrow_softmax_row(const W* x, W* y, int64_t n) {
   const auto m = hn::Set(d, largest);
   HWY_ALIGN float terms[kLog ? 1 : kTerms + HWY_MAX_BYTES];
   const bool keeps = !kLog && n <= kTerms;
-  auto sums = hn::Zero(d);
-  each_vector(x, n, -std::numeric_limits<float>::infinity(), [&](auto v, int64_t i, int64_t) {
-    const auto e = narrow_exp(d, hn::Sub(v, m));
-    sums = hn::Add(sums, e);
-    if (keeps) hn::Store(e, d, terms + i);
-  });
-  const float sum = hn::GetLane(hn::SumOfLanes(d, sums));
+  const float sum =
+      sum_in_blocks<float>(n, [&](int64_t begin, int64_t of_block, auto& sums) HWY_ATTR {
+        each_vector(x + begin, of_block, -std::numeric_limits<float>::infinity(),
+                    [&](auto v, int64_t i, int64_t) HWY_ATTR {
+                      const auto e = narrow_exp(d, hn::Sub(v, m));
+                      sums = hn::Add(sums, e);
+                      if (keeps) hn::Store(e, d, terms + begin + i);
+                    });
+      });
   const auto factor = hn::Set(d, kLog ? std::log(sum) : 1 / sum);
   if (keeps)
     return map_run<1>({terms}, n, y, [&](const float* const(&p)[1], int64_t i) HWY_ATTR {
@@ -70,17 +72,20 @@ void narrow_softmax_grad_row(const W* dy, const W* y, W* dx, int64_t n) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto term = [&](const W* g, const W* v)
                         HWY_ATTR { return kLog ? load(d, g) : hn::Mul(load(d, g), load(d, v)); };
-  auto even = hn::Zero(d), odd = even;
-  int64_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    even = hn::Add(even, term(dy + i, y + i));
-    odd = hn::Add(odd, term(dy + i + lanes, y + i + lanes));
-  }
-  for (; i < n; i += lanes) {
-    const auto g = load_part(d, dy + i, n - i, W(0.0f));
-    even = hn::Add(even, kLog ? g : hn::Mul(g, load_part(d, y + i, n - i, W(0.0f))));
-  }
-  const auto s = hn::Set(d, hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd))));
+  const float total = sum_in_blocks<float>(n, [&](int64_t i, int64_t count, auto& even) HWY_ATTR {
+    const int64_t end = i + count;
+    auto odd = hn::Zero(d);
+    for (; i + 2 * lanes <= end; i += 2 * lanes) {
+      even = hn::Add(even, term(dy + i, y + i));
+      odd = hn::Add(odd, term(dy + i + lanes, y + i + lanes));
+    }
+    for (; i < end; i += lanes) {
+      const auto g = load_part(d, dy + i, end - i, W(0.0f));
+      even = hn::Add(even, kLog ? g : hn::Mul(g, load_part(d, y + i, end - i, W(0.0f))));
+    }
+    even = hn::Add(even, odd);
+  });
+  const auto s = hn::Set(d, total);
   map_run<2>({dy, y}, n, dx, [&](const W* const(&p)[2], int64_t at) HWY_ATTR {
     const auto g = load(d, p[0] + at), v = load(d, p[1] + at);
     return kLog ? hn::NegMulAdd(s, narrow_exp(d, v), g) : hn::Mul(v, hn::Sub(g, s));
@@ -133,7 +138,8 @@ void narrow_softmax_columns(const W* x, W* y, int64_t n, int64_t inner, int64_t 
                             bool fetches) {
   const hn::ScalableTag<float> d;
   const NarrowColumns<W> columns{x, n, inner, width, fetches}, again = columns.read_again();
-  HWY_ALIGN float largest[kColumns], sum[kColumns] = {}, result[kColumns];
+  HWY_ALIGN float largest[kColumns], sum[kColumns], result[kColumns];
+  ColumnSums<float> sums;
   HWY_ALIGN float terms[kLog ? 1 : kTerms];
   const bool keeps = !kLog && n * kColumns <= kTerms;
   std::fill_n(largest, kColumns, -std::numeric_limits<float>::infinity());
@@ -142,12 +148,15 @@ void narrow_softmax_columns(const W* x, W* y, int64_t n, int64_t inner, int64_t 
       const auto m = hn::Load(d, largest + c);
       hn::Store(hn::IfThenElse(hn::Or(hn::Gt(v, m), hn::IsNaN(v)), v, m), d, largest + c);
     });
-  for (int64_t j = 0; j < n; ++j)
+  for (int64_t j = 0; j < n; ++j) {
     again.row(j, [&](auto v, int64_t c) HWY_ATTR {
       const auto e = narrow_exp(d, hn::Sub(v, hn::Load(d, largest + c)));
-      hn::Store(hn::Add(hn::Load(d, sum + c), e), d, sum + c);
+      hn::Store(hn::Add(hn::Load(d, sums.part + c), e), d, sums.part + c);
       if (keeps) hn::Store(e, d, terms + j * kColumns + c);
     });
+    sums.end_row();
+  }
+  sums.write(kColumns, sum);
   if (kLog)
     log_columns(sum, width);
   else
@@ -173,19 +182,23 @@ void narrow_softmax_grad_columns(const W* dy, const W* y, W* dx, int64_t n, int6
   const hn::ScalableTag<float> d;
   const NarrowColumns<W> ups{dy, n, inner, width, fetches}, outs{y, n, inner, width, fetches};
   const NarrowColumns<W> ups_again = ups.read_again(), outs_again = kLog ? outs : outs.read_again();
-  HWY_ALIGN float sum[kColumns] = {}, up[kColumns];
+  HWY_ALIGN float sum[kColumns], up[kColumns];
+  ColumnSums<float> sums;
   for (int64_t j = 0; j < n; ++j) {
     ups.row(j, [&](auto g, int64_t c) HWY_ATTR {
       if (kLog)
-        hn::Store(hn::Add(hn::Load(d, sum + c), g), d, sum + c);
+        hn::Store(hn::Add(hn::Load(d, sums.part + c), g), d, sums.part + c);
       else
         hn::Store(g, d, up + c);
     });
     if (!kLog)
       outs.row(j, [&](auto v, int64_t c) HWY_ATTR {
-        hn::Store(hn::MulAdd(hn::Load(d, up + c), v, hn::Load(d, sum + c)), d, sum + c);
+        const auto part = hn::Load(d, sums.part + c);
+        hn::Store(hn::MulAdd(hn::Load(d, up + c), v, part), d, sums.part + c);
       });
+    sums.end_row();
   }
+  sums.write(kColumns, sum);
   for (int64_t j = 0; j < n; ++j) {
     ups.fetch(dx, j);
     ups_again.row(j, [&](auto g, int64_t c) HWY_ATTR { hn::Store(g, d, up + c); });
