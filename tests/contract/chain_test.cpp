@@ -116,6 +116,11 @@ TEST(Chains, OneKernelOnRows) {
     const int64_t n = shape.back();
     return [=](const Tensor& x) { return layer_norm(x * 3, {n}) * 2; };
   };
+  const auto rms = [](const Shape& shape, const TensorOptions& options) -> Body {
+    const int64_t n = shape.back();
+    const Tensor other = made(shape, options, 2), weight = made({n}, options, 3);
+    return [=](const Tensor& x) { return gelu(rms_norm(x + other, {n}, weight)); };
+  };
   std::vector<Chained> all;
   for (const Shape& shape : std::vector<Shape>{
            {1, 1}, {4, 7}, {2, 3, 128}, {70, 33}, {3, 1025}, {2, 5001}, {1, 8192}, {200, 4}}) {
@@ -123,6 +128,7 @@ TEST(Chains, OneKernelOnRows) {
     all.push_back({"log_softmax", shape, log_soft});
     all.push_back({"layer_norm", shape, norm});
     all.push_back({"layer_norm without weight", shape, unweighted});
+    all.push_back({"rms_norm", shape, rms});
   }
   on_all_devices(all);
 }

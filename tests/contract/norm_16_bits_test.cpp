@@ -101,6 +101,17 @@ TEST(Norms16Bits, LayerNorm) {
         shape, shape[1], MemoryFormat::nchw);
 }
 
+TEST(Norms16Bits, RmsNorm) {
+  for (const Shape& shape : {Shape{3, 7}, Shape{2100, 10}, Shape{129, 32}, Shape{700, 64},
+                             Shape{40, 65}, Shape{9, 513}, Shape{33, 1001}, Shape{0, 10}})
+    expect_near_f64(
+        "rms_norm",
+        [](const Tensor& x, const Tensor& w, const Tensor& b) {
+          return rms_norm(x, {w.size(0)}, w) + b;
+        },
+        shape, shape[1], MemoryFormat::nchw);
+}
+
 TEST(Norms16Bits, ANanStaysInItsRow) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   for (const DType dtype : {f16, bf16})
@@ -108,11 +119,14 @@ TEST(Norms16Bits, ANanStaysInItsRow) {
       Generator generator(3);
       Tensor from = randn({5, n}, {}, &generator);
       from[2][n - 1].fill_(kInf - kInf);
-      const Tensor x = from.to(dtype).set_requires_grad(), y = layer_norm(x, {n});
-      y.backward(ones_like(y.detach()));
-      for (const Tensor& t : {y.detach(), x.grad()})
-        for (int64_t row = 0; row < 5; ++row)
-          EXPECT_EQ(all(isfinite(t[row])).item<bool>(), row != 2) << name(dtype) << " " << n;
+      for (const bool rms : {false, true}) {
+        const Tensor x = from.to(dtype).set_requires_grad();
+        const Tensor y = rms ? rms_norm(x, {n}) : layer_norm(x, {n});
+        y.backward(ones_like(y.detach()));
+        for (const Tensor& t : {y.detach(), x.grad()})
+          for (int64_t row = 0; row < 5; ++row)
+            EXPECT_EQ(all(isfinite(t[row])).item<bool>(), row != 2) << name(dtype) << " " << n;
+      }
     }
 }
 

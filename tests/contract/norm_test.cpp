@@ -142,19 +142,40 @@ CONTRACT(group_norm_with_parameters) {
           .tolerance_f64 = 1e-11,
           .expanded = false};
 }
+std::vector<double> rms_normalised(const Tensor& x, int64_t n) {
+  std::vector<double> v = values(x);
+  const size_t size = static_cast<size_t>(n);
+  for (size_t first = 0; first < v.size(); first += size) {
+    double s = 0;
+    for (size_t i = 0; i < size; ++i) s += v[first + i] * v[first + i] / static_cast<double>(n);
+    for (size_t i = 0; i < size; ++i) v[first + i] /= std::sqrt(s + 0.1);
+  }
+  return v;
+}
+Function rms_norm_reference(int64_t n) {
+  return [n](Tensor x, Tensor w) {
+    std::vector<double> v = rms_normalised(x, n), wv = values(w);
+    for (size_t i = 0; i < v.size(); ++i) v[i] *= wv[i % static_cast<size_t>(n)];
+    return array(v, x.shape());
+  };
+}
 CONTRACT(rms_norm) {
   return {.op = [](Tensor x, Tensor w) { return rms_norm(x, {5}, w, 0.1); },
-          .inputs = {{{{3, 5}}, {{5}}}},
-          .reference =
-              [](Tensor x, Tensor w) {
-                std::vector<double> v = values(x), wv = values(w);
-                for (size_t r = 0; r < 3; ++r) {
-                  double s = 0;
-                  for (size_t i = 0; i < 5; ++i) s += v[r * 5 + i] * v[r * 5 + i] / 5;
-                  for (size_t i = 0; i < 5; ++i) v[r * 5 + i] *= wv[i] / std::sqrt(s + 0.1);
-                }
-                return array(v, {3, 5});
-              }};
+          .inputs = {{{{3, 5}}, {{5}}}, {{{2, 67, 5}}, {{5}}}},
+          .reference = rms_norm_reference(5)};
+}
+CONTRACT(rms_norm_of_long_rows) {
+  return {.op = [](Tensor x, Tensor w) { return rms_norm(x, {37}, w, 0.1); },
+          .inputs = {{{{3, 37}}, {{37}}}},
+          .reference = rms_norm_reference(37)};
+}
+CONTRACT(rms_norm_two_axes) {
+  return {.op =
+              [](Tensor x) {
+                return rms_norm(x, {3, 5}, {}, 0.1);
+              },
+          .inputs = {{{{2, 3, 5}}}},
+          .reference = [](Tensor x) { return array(rms_normalised(x, 15), x.shape()); }};
 }
 
 TEST(BatchNorm, RunningStatistics) {

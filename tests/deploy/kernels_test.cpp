@@ -151,6 +151,7 @@ std::vector<OnnxCase> onnx_cases() {
   add_case("layer-norm-of-2-axes", image, [](const Tensor& x) { return layer_norm(x, {9, 10}); });
   add_case("group-norm", image, layer<nn::GroupNorm>({.groups = 2, .channels = 4}));
   add_case("rms-norm", sequence, layer<nn::RMSNorm>({.shape = {8}}));
+  add_case("rms-norm-of-2-axes", image, [](const Tensor& x) { return rms_norm(x, {9, 10}); });
   add_case("softmax", sequence, [](const Tensor& x) { return softmax(x, 1); });
   add_case("log-softmax", sequence, [](const Tensor& x) { return log_softmax(x, -1); });
   // Pooling and resizing.

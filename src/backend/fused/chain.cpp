@@ -48,6 +48,7 @@ const std::vector<RowKernel>& row_kernels() {
       {"softmax_grad", along_last_axis, {row, row, row}},
       {"log_softmax_grad", along_last_axis, {row, row, row}},
       {"layer_norm", with_number, {row, columns, columns, row, number, number}},
+      {"rms_norm", with_number, {row, columns, row, number}},
   };
   return all;
 }

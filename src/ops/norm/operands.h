@@ -1,4 +1,4 @@
-// What batch_norm, layer_norm and group_norm share.
+// What batch_norm, layer_norm, rms_norm and group_norm share.
 #pragma once
 
 #include <vector>
@@ -32,6 +32,17 @@ inline Tensor centred(const Tensor& x, const std::vector<int>& axes) {
   const Tensor once = x - mean(x, axes, true);
   return once - mean(once, axes, true);
 }
+
+/// Of norms over the last axes: throws unless x ends in `shape` and the parameters have it. Returns
+/// the number of rows.
+int64_t check_normalized(const char* op, const Tensor& x, const Shape& shape, const Tensor& weight,
+                         const Tensor& bias);
+
+/// The last `count` axes of x.
+std::vector<int> last_axes(const Tensor& x, int count);
+
+/// x summed over all but its last `count` axes.
+Tensor sum_of_rows(const Tensor& x, int count);
 
 struct NormGradients {
   Tensor x, weight, bias;

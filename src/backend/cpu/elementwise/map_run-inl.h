@@ -1,4 +1,5 @@
-// Maps of runs of floats, computed in registers of f32; 16 bits are rounded to nearest even.
+// Maps of runs of floats, computed in registers of f32, or of f64 where they are stored as such; 16
+// bits are rounded to nearest even.
 // Include it inside a foreach_target file only.
 #if defined(BRIM_CPU_MAP_RUN_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef BRIM_CPU_MAP_RUN_INL_H
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "backend/cpu/elementwise/widen-inl.h"
 
@@ -30,13 +32,14 @@ constexpr bool kInRegisters = HWY_TARGET != HWY_SCALAR && sizeof(W) == 2 && kLoa
 template <int kOperands, class In, class W, class Vector>
 HWY_INLINE void map_run(const In* const (&operands)[kOperands], int64_t n, W* to,
                         const Vector& vector) {
-  const hn::ScalableTag<float> d;
+  using T = std::conditional_t<std::is_same_v<W, double>, double, float>;
+  const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes)
     store_two(d, vector(operands, i), vector(operands, i + lanes), to + i);
   if (i == n) return;
-  constexpr int64_t kRest = 2 * HWY_MAX_BYTES / sizeof(float);
+  constexpr int64_t kRest = 2 * HWY_MAX_BYTES / sizeof(T);
   HWY_ALIGN In rest[kOperands][kRest] = {};
   HWY_ALIGN W result[kRest];
   const In* at[kOperands];

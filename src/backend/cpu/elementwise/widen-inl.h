@@ -64,6 +64,13 @@ HWY_INLINE hn::Vec<D> load_part(D d, const In* x, int64_t count, In pad) {
   return load(d, part);
 }
 
+/// Stores two vectors; those of f32 in 16 bits rounded to nearest even.
+template <class D>
+HWY_INLINE void store_two(D d, hn::Vec<D> first, hn::Vec<D> second, hn::TFromD<D>* to) {
+  hn::StoreU(first, d, to);
+  hn::StoreU(second, d, to + hn::Lanes(d));
+}
+
 #if HWY_TARGET != HWY_SCALAR
 /// Bits whose upper halves are those of BFloat16(x).
 template <class D>
@@ -76,12 +83,6 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> bfloat_bits(D, hn::Vec<D> number) {
                         hn::Add(hn::Add(x, hn::Set(bits, 0x7fff)), odd));
 }
 
-/// Stores two vectors of f32, in 16 bits rounded to nearest even.
-template <class D>
-HWY_INLINE void store_two(D d, hn::Vec<D> first, hn::Vec<D> second, float* to) {
-  hn::StoreU(first, d, to);
-  hn::StoreU(second, d, to + hn::Lanes(d));
-}
 template <class D>
 HWY_INLINE void store_two(D d, hn::Vec<D> first, hn::Vec<D> second, BFloat16* to) {
   const hn::Repartition<uint16_t, D> halves;

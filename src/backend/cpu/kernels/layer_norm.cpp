@@ -10,6 +10,7 @@
 #include "backend/cpu/elementwise/map_run-inl.h"
 #include "backend/cpu/elementwise/narrow_through_f32.h"
 #include "backend/cpu/elementwise/rows_through_f32.h"
+#include "backend/cpu/reduce/gradient_parts.h"
 #include "backend/cpu/reduce/layer_norm_narrow-inl.h"
 #include "backend/cpu/runtime/isa.h"
 #include "backend/fused/chain.h"
@@ -136,43 +137,12 @@ void layer_norm_link(void* const* operands, int64_t n, const formula::Params& pa
   layer_norm_row<T, W, W>(row(0), row(1), row(2), row(3), mean, scale, n, params.a);
 }
 
-/// Rows in parts, whose number the shape fixes, each with f64 sums of its own of the columns.
-struct GradParts {
-  int64_t rows, n, count;
-
-  GradParts(int64_t rows, int64_t n)
-      : rows(rows), n(n), count(std::clamp<int64_t>(rows / 32, 1, 16)) {}
-  size_t sum_bytes() const { return static_cast<size_t>(2 * count * n + 1) * sizeof(double); }
-  /// body(part, first row, last row)
-  template <class Body>
-  void each(const Body& body) const {
-    const int64_t grain =
-        std::max<int64_t>(1, kElementwiseGrain * count / std::max<int64_t>(rows * n, 1));
-    parallel_for(count, grain, [&](int64_t part, int64_t end) {
-      for (; part < end; ++part) body(part, rows * part / count, rows * (part + 1) / count);
-    });
-  }
-  /// The gradients of weight and bias.
-  template <class T>
-  void add_up(const double* sums, T* dweight, T* dbias) const {
-    for (int64_t i = 0; i < n; ++i) {
-      double a = 0, b = 0;
-      for (int64_t part = 0; part < count; ++part) {
-        a += sums[2 * part * n + i];
-        b += sums[(2 * part + 1) * n + i];
-      }
-      dweight[i] = static_cast<T>(a);
-      dbias[i] = static_cast<T>(b);
-    }
-  }
-};
-
 /// dx may be the residual.
 template <class T>
 void layer_norm_gradients(const Context& context, const Tensor& tdy, const Tensor& tx,
                           const Tensor& weight, const Tensor& tmean, const Tensor& tscale,
                           const Tensor& tresidual, Tensor& tdx, Tensor& dweight, Tensor& dbias) {
-  const GradParts parts(tmean.numel(), dweight.numel());
+  const GradientParts parts(tmean.numel(), dweight.numel(), 2);
   const int64_t n = parts.n;
   const T *dy = in<T>(tdy), *x = in<T>(tx), *residual = in<T>(tresidual);
   const T *w = in<T>(weight), *mean = in<T>(tmean), *scale = in<T>(tscale);
@@ -219,7 +189,7 @@ void layer_norm_grad_16_bits(const Context& context, const Tensor& dy, const Ten
                              const Tensor& weight, const Tensor& mean, const Tensor& scale,
                              Tensor& dx, Tensor& dweight, Tensor& dbias) {
   using Scratch = NarrowGradientScratch;
-  const GradParts parts(mean.numel(), dweight.numel());
+  const GradientParts parts(mean.numel(), dweight.numel(), 2);
   const int64_t n = parts.n, weights = n + Scratch::kPadding;
   const int64_t numbers = n > 0 ? Scratch::numbers(n) : 0;
   const Workspace space = context.workspace(

@@ -111,7 +111,7 @@ void softmax(const Context&, const Tensor& tx, Tensor& ty, int axis) {
 template <class T, bool kLog>
 void softmax_grad_row(const T* dy, const T* y, T* dx, int64_t n) {
   const hn::ScalableTag<T> d;
-  const T s = sum_in_blocks<T>(n, [&](int64_t begin, int64_t of_block, auto& sum) HWY_ATTR {
+  const double sums = sum_in_blocks<T>(n, [&](int64_t begin, int64_t of_block, auto& sum) HWY_ATTR {
     const T* const out = y + begin;
     each_vector<T>(dy + begin, of_block, 0, [&](auto g, int64_t i, int64_t count) HWY_ATTR {
       if constexpr (kLog) {
@@ -124,6 +124,7 @@ void softmax_grad_row(const T* dy, const T* y, T* dx, int64_t n) {
       }
     });
   });
+  const T s = static_cast<T>(sums);
   if constexpr (kLog) {
     const auto total = hn::Set(d, s);
     each_vector<T>(y, n, 0, [&](auto w, int64_t i, int64_t count) {

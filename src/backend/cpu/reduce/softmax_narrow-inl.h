@@ -45,7 +45,7 @@ void narrow_softmax_row(const W* x, W* y, int64_t n) {
   const auto m = hn::Set(d, largest);
   HWY_ALIGN float terms[kLog ? 1 : kTerms + HWY_MAX_BYTES];
   const bool keeps = !kLog && n <= kTerms;
-  const float sum =
+  const double total =
       sum_in_blocks<float>(n, [&](int64_t begin, int64_t of_block, auto& sums) HWY_ATTR {
         each_vector(x + begin, of_block, -std::numeric_limits<float>::infinity(),
                     [&](auto v, int64_t i, int64_t) HWY_ATTR {
@@ -54,6 +54,7 @@ void narrow_softmax_row(const W* x, W* y, int64_t n) {
                       if (keeps) hn::Store(e, d, terms + begin + i);
                     });
       });
+  const float sum = static_cast<float>(total);
   const auto factor = hn::Set(d, kLog ? std::log(sum) : 1 / sum);
   if (keeps)
     return map_run<1>({terms}, n, y, [&](const float* const(&p)[1], int64_t i) HWY_ATTR {
@@ -72,7 +73,7 @@ void narrow_softmax_grad_row(const W* dy, const W* y, W* dx, int64_t n) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto term = [&](const W* g, const W* v)
                         HWY_ATTR { return kLog ? load(d, g) : hn::Mul(load(d, g), load(d, v)); };
-  const float total = sum_in_blocks<float>(n, [&](int64_t i, int64_t count, auto& even) HWY_ATTR {
+  const double total = sum_in_blocks<float>(n, [&](int64_t i, int64_t count, auto& even) HWY_ATTR {
     const int64_t end = i + count;
     auto odd = hn::Zero(d);
     for (; i + 2 * lanes <= end; i += 2 * lanes) {
@@ -85,7 +86,7 @@ void narrow_softmax_grad_row(const W* dy, const W* y, W* dx, int64_t n) {
     }
     even = hn::Add(even, odd);
   });
-  const auto s = hn::Set(d, total);
+  const auto s = hn::Set(d, static_cast<float>(total));
   map_run<2>({dy, y}, n, dx, [&](const W* const(&p)[2], int64_t at) HWY_ATTR {
     const auto g = load(d, p[0] + at), v = load(d, p[1] + at);
     return kLog ? hn::NegMulAdd(s, narrow_exp(d, v), g) : hn::Mul(v, hn::Sub(g, s));

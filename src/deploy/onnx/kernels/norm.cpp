@@ -1,4 +1,6 @@
 // Normalisation and softmax.
+#include <initializer_list>
+
 #include "backend/options/norm_params.h"
 #include "deploy/onnx/translation.h"
 
@@ -18,11 +20,11 @@ void batch_norm(Translated& t) {
                  t.like("y"), {{"epsilon", static_cast<float>(p.eps)}}));
 }
 
-/// How many axes are normalised: they hold what `mean` has one number for.
-size_t normalized_axes(const Translated& t) {
-  for (const char* parameter : {"weight", "bias"})
+/// How many axes are normalised: they hold what `scale` has one number for.
+size_t normalized_axes(const Translated& t, std::initializer_list<const char*> parameters) {
+  for (const char* parameter : parameters)
     if (t.has(parameter)) return t.rank(parameter);
-  const Extents x = t.shape("x"), rows = t.shape("mean");
+  const Extents x = t.shape("x"), rows = t.shape("scale");
   std::optional<Extent> count = Extent(1);
   for (size_t axis = 0; axis < x.size() && count; ++axis) {
     if (*count == rows[0]) return x.size() - axis;
@@ -32,12 +34,35 @@ size_t normalized_axes(const Translated& t) {
 }
 
 void layer_norm(Translated& t) {
-  const auto axes = static_cast<int64_t>(normalized_axes(t));
+  const auto axes = static_cast<int64_t>(normalized_axes(t, {"weight", "bias"}));
   const Extents x = t.shape("x"), shape(x.end() - axes, x.end());
   const Value bias = t.has("bias") ? t.in("bias") : Value();
   t.out("y", t.graph.add("LayerNormalization",
                          {t.in("x"), t.in_or("weight", 1, shape, t.dtype("x")), bias}, t.like("y"),
                          {{"axis", -axes}, {"epsilon", static_cast<float>(t.option<double>())}}));
+}
+
+/// By single operators, which all runtimes have; those of 16 bits in f32.
+void rms_norm(Translated& t) {
+  const Extents shape = t.shape("x");
+  Extents rows = shape;
+  std::vector<int64_t> axes;
+  for (size_t i = shape.size() - normalized_axes(t, {"weight"}); i < shape.size(); ++i) {
+    axes.push_back(static_cast<int64_t>(i));
+    rows[i] = 1;
+  }
+  const DType dtype = t.dtype("scale");
+  const Value x = t.graph.cast(t.in("x"), dtype);
+  const Value square = t.graph.add("Mul", {x, x}, {shape, dtype});
+  const Value mean = t.graph.add("ReduceMean", {square, t.graph.integers(axes)}, {rows, dtype},
+                                 {{"keepdims", int64_t{1}}});
+  const Value sum =
+      t.graph.add("Add", {mean, t.graph.scalar(t.option<double>(), dtype)}, {rows, dtype});
+  const Value root = t.graph.add("Sqrt", {sum}, {rows, dtype});
+  Value y = t.graph.add("Div", {x, root}, {shape, dtype});
+  if (t.has("weight"))
+    y = t.graph.add("Mul", {y, t.graph.cast(t.in("weight"), dtype)}, {shape, dtype});
+  t.out("y", t.graph.cast(y, t.dtype("y")));
 }
 
 void group_norm(Translated& t) {
@@ -69,6 +94,7 @@ void softmax(Translated& t) {
 const bool registered_norms =
     register_translation("batch_norm", "BatchNormalization, with fixed statistics", &batch_norm) &&
     register_translation("layer_norm", "LayerNormalization", &layer_norm) &&
+    register_translation("rms_norm", "Mul, ReduceMean, Add, Sqrt, Div, Mul", &rms_norm) &&
     register_translation("group_norm", "Reshape, InstanceNormalization, Reshape, Mul, Add",
                          &group_norm) &&
     register_translation("softmax", "Softmax", &softmax) &&
