@@ -8,9 +8,8 @@
 #include "backend/cpu/elementwise/convert.h"
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/cpu/elementwise/map_run-inl.h"
-#include "backend/cpu/elementwise/narrow_through_f32.h"
 #include "backend/cpu/elementwise/rows_through_f32.h"
-#include "backend/cpu/reduce/gradient_parts.h"
+#include "backend/cpu/reduce/layer_norm-inl.h"
 #include "backend/cpu/reduce/layer_norm_narrow-inl.h"
 #include "backend/cpu/runtime/isa.h"
 #include "backend/fused/chain.h"
@@ -19,33 +18,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
-
-/// Sums of dy and of dy (x - mean) along a row.
-template <class T>
-void grad_sums(const T* dy, const T* x, int64_t n, T mean, double& sum, double& dot) {
-  const hn::ScalableTag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto m = hn::Set(d, mean);
-  int64_t i = 0;
-  while (i + lanes <= n) {
-    const int64_t end = std::min(n, i + kRun);
-    auto s = hn::Zero(d), p = hn::Zero(d);
-    for (; i + lanes <= end; i += lanes) {
-      const auto g = hn::LoadU(d, dy + i);
-      s = hn::Add(s, g);
-      p = hn::MulAdd(g, hn::Sub(hn::LoadU(d, x + i), m), p);
-    }
-    sum += hn::GetLane(hn::SumOfLanes(d, s));
-    dot += hn::GetLane(hn::SumOfLanes(d, p));
-  }
-  T s = 0, p = 0;
-  for (; i < n; ++i) {
-    s += dy[i];
-    p += dy[i] * (x[i] - mean);
-  }
-  sum += s;
-  dot += p;
-}
 
 /// y = (x - mean) scale w + b of a row; w and b may be null.
 template <class T>
@@ -110,6 +82,12 @@ void layer_norm_rows(const Tensor& tx, const Tensor& weight, const Tensor& bias,
   T *mean = out<T>(tmean), *scale = out<T>(tscale);
   parallel_for(rows, std::max<int64_t>(1, kElementwiseGrain / std::max<int64_t>(n, 1)),
                [&](int64_t begin, int64_t end) {
+                 if (0 < n && n <= kShortRow) {
+                   for (; begin < end; begin += kColumns)
+                     layer_norm_short_rows(x + begin * n, w, b, n, std::min(kColumns, end - begin),
+                                           eps, y + begin * n, mean + begin, scale + begin);
+                   return;
+                 }
                  if constexpr (!std::is_same_v<T, W>)
                    if (0 < n && n <= kShortNormRow)
                      return narrow_short_rows(x, w, b, n, begin, end, eps, y, mean, scale);
@@ -130,6 +108,8 @@ template <class T, class W>
 void layer_norm_link(void* const* operands, int64_t n, const formula::Params& params) {
   const auto row = [&](int i) { return static_cast<W*>(operands[i]); };
   T &mean = *static_cast<T*>(operands[4]), &scale = *static_cast<T*>(operands[5]);
+  if (n <= kShortRow)
+    return layer_norm_short_rows(row(0), row(1), row(2), n, 1, params.a, row(3), &mean, &scale);
   if constexpr (!std::is_same_v<T, W>)
     if (n <= kShortNormRow)
       return narrow_short_rows<W, W>(row(0), row(1), row(2), n, 0, 1, params.a, row(3), &mean,
@@ -138,87 +118,22 @@ void layer_norm_link(void* const* operands, int64_t n, const formula::Params& pa
 }
 
 /// dx may be the residual.
-template <class T>
-void layer_norm_gradients(const Context& context, const Tensor& tdy, const Tensor& tx,
-                          const Tensor& weight, const Tensor& tmean, const Tensor& tscale,
-                          const Tensor& tresidual, Tensor& tdx, Tensor& dweight, Tensor& dbias) {
-  const GradientParts parts(tmean.numel(), dweight.numel(), 2);
-  const int64_t n = parts.n;
-  const T *dy = in<T>(tdy), *x = in<T>(tx), *residual = in<T>(tresidual);
-  const T *w = in<T>(weight), *mean = in<T>(tmean), *scale = in<T>(tscale);
-  T* dx = out<T>(tdx);
-  const Workspace space = context.workspace(
-      parts.sum_bytes() + (w ? static_cast<size_t>(parts.count * n) * sizeof(T) : 0));
-  double* sums = space.as<double>();
-  T* scratch = reinterpret_cast<T*>(sums + 2 * parts.count * n + 1);
-  parts.each([&](int64_t part, int64_t begin, int64_t end) {
-    double *sw = sums + 2 * part * n, *sb = sw + n;
-    T* g = scratch + part * n;
-    std::fill_n(sw, 2 * n, 0.0);
-    for (int64_t r = begin; r < end; ++r) {
-      const T *up = dy + r * n, *from = x + r * n;
-      T* to = dx + r * n;
-      const T m = mean[r], s = scale[r];
-      for (int64_t i = 0; i < n; ++i) {
-        sw[i] += static_cast<double>(up[i] * ((from[i] - m) * s));
-        sb[i] += static_cast<double>(up[i]);
-      }
-      const T* weighted = up;
-      if (w) {
-        for (int64_t i = 0; i < n; ++i) g[i] = up[i] * w[i];
-        weighted = g;
-      }
-      double sum = 0, dot = 0;
-      grad_sums(weighted, from, n, m, sum, dot);
-      const double count = static_cast<double>(n), sd = static_cast<double>(s);
-      const T shift = static_cast<T>(sd * sum / count);
-      const T slope = static_cast<T>(sd * sd * sd * dot / count);
-      if (const T* more = residual ? residual + r * n : nullptr)
-        for (int64_t i = 0; i < n; ++i)
-          to[i] = more[i] + (s * weighted[i] - slope * (from[i] - m) - shift);
-      else
-        for (int64_t i = 0; i < n; ++i) to[i] = s * weighted[i] - slope * (from[i] - m) - shift;
-    }
-  });
-  parts.add_up(sums, out<T>(dweight), out<T>(dbias));
-}
-
-/// Of activations stored as W in 16 bits.
 template <class W>
-void layer_norm_grad_16_bits(const Context& context, const Tensor& dy, const Tensor& x,
-                             const Tensor& weight, const Tensor& mean, const Tensor& scale,
-                             Tensor& dx, Tensor& dweight, Tensor& dbias) {
-  using Scratch = NarrowGradientScratch;
-  const GradientParts parts(mean.numel(), dweight.numel(), 2);
-  const int64_t n = parts.n, weights = n + Scratch::kPadding;
-  const int64_t numbers = n > 0 ? Scratch::numbers(n) : 0;
-  const Workspace space = context.workspace(
-      parts.sum_bytes() + static_cast<size_t>(weights + parts.count * numbers) * sizeof(float));
-  double* const sums = space.as<double>();
-  float* const w = reinterpret_cast<float*>(sums + 2 * parts.count * n + 1);
-  float* const scratch = w + weights;
-  std::fill_n(w, weights, 1.0f);
-  if (weight.defined()) std::copy_n(in<float>(weight), n, w);
-  if (n > 0)
-    parts.each([&](int64_t part, int64_t begin, int64_t end) {
-      narrow_rows_gradient(in<W>(dy), in<W>(x), w, in<float>(mean), in<float>(scale), n, begin, end,
-                           out<W>(dx), Scratch(scratch + part * numbers, n), sums + 2 * part * n);
-    });
-  parts.add_up(sums, out<float>(dweight), out<float>(dbias));
-}
-
-template <class T>
 void layer_norm_grad_add(const Context& context, const Tensor& dy, const Tensor& x,
                          const Tensor& weight, const Tensor& mean, const Tensor& scale,
                          const Tensor& residual, Tensor& dx, Tensor& dweight, Tensor& dbias) {
-  layer_norm_gradients<T>(context, dy, x, weight, mean, scale, residual, dx, dweight, dbias);
+  using T = formula::Arithmetic<W>;
+  const GradientParts parts(mean.numel(), dweight.numel(), 2);
+  const LayerNormGradient<W, T> gradient{in<W>(dy),   in<W>(x),     in<W>(weight), in<W>(residual),
+                                         in<T>(mean), in<T>(scale), out<W>(dx),    parts.n};
+  sum_gradients<T>(context, parts, gradient, out<W>(dweight), out<W>(dbias));
 }
 
-template <class T>
+template <class W>
 void layer_norm_grad(const Context& context, const Tensor& dy, const Tensor& x,
                      const Tensor& weight, const Tensor& mean, const Tensor& scale, Tensor& dx,
                      Tensor& dweight, Tensor& dbias) {
-  layer_norm_gradients<T>(context, dy, x, weight, mean, scale, Tensor(), dx, dweight, dbias);
+  layer_norm_grad_add<W>(context, dy, x, weight, mean, scale, Tensor(), dx, dweight, dbias);
 }
 
 template <class W, class Rest>
@@ -251,18 +166,22 @@ void register_layer_norm() {
                            &layer_norm_16_bits<Half, ByRows>);
   backend::register_kernel("layer_norm", DeviceKind::cpu, DType::bf16,
                            &layer_norm_16_bits<BFloat16, ByRows>);
-  register_floats_narrow<&layer_norm_grad<float>, &layer_norm_grad<double>,
-                         &layer_norm_grad_16_bits<Half>, &layer_norm_grad_16_bits<BFloat16>,
-                         Outputs::written, 0, 1, 5>("layer_norm_grad");
   backend::for_each_type(formula::List<float, double>{}, []<class T>(std::type_identity<T>) {
     backend::register_row_link("layer_norm", dtype_of<T>, &layer_norm_link<T, T>);
+    backend::register_kernel("layer_norm_grad", DeviceKind::cpu, dtype_of<T>, &layer_norm_grad<T>);
     // Not in 16 bits: the gradient would not be rounded before the addition, as it is apart.
     backend::register_kernel("layer_norm_grad_add", DeviceKind::cpu, dtype_of<T>,
                              &layer_norm_grad_add<T>);
   });
   backend::for_each_type(formula::List<Half, BFloat16>{}, []<class W>(std::type_identity<W>) {
-    if constexpr (kInRegisters<W>)
+    constexpr const char* kGradient = "layer_norm_grad";
+    if constexpr (kInRegisters<W>) {
+      backend::register_kernel(kGradient, DeviceKind::cpu, dtype_of<W>, &layer_norm_grad<W>);
       backend::register_row_link("layer_norm", dtype_of<W>, &layer_norm_link<float, W>);
+    } else {
+      backend::register_kernel(kGradient, DeviceKind::cpu, dtype_of<W>,
+                               &ThroughF32<&layer_norm_grad<float>, Outputs::written>::run);
+    }
   });
 }
 

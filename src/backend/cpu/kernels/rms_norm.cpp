@@ -37,56 +37,14 @@ void rms_norm(const Context&, const Tensor& tx, const Tensor& weight, Tensor& ty
   });
 }
 
-/// dx and, unless `sums` is null, the f64 sums of columns of rows [row, end); `part`: T sums of n
-/// columns and kSumPadding, of short rows a tile's.
-template <class W, class T>
-struct RmsGradient {
-  const W *dy, *x, *w;
-  const T* scale;
-  W* dx;
-  int64_t n;
-
-  static int64_t part_size(int64_t n) { return n <= kShortRow ? n * kColumns : n + kSumPadding<T>; }
-  void run(int64_t row, int64_t end, T* part, double* sums) const {
-    const int64_t width = n <= kShortRow ? kColumns : 1, step = kSummedTiles * width;
-    std::fill_n(sums, n, 0.0);
-    while (row < end) {
-      std::fill_n(part, part_size(n), T(0));
-      for (const int64_t some = std::min(row + step, end); row < some;
-           row += std::min(width, some - row))
-        add(row, std::min(width, some - row), part);
-      for (int64_t i = 0; i < n; ++i)
-        for (int64_t c = 0; c < width; ++c) sums[i] += static_cast<double>(part[i * width + c]);
-    }
-  }
-
- private:
-  void add(int64_t row, int64_t count, T* part) const {
-    const int64_t at = row * n;
-    if (n <= kShortRow)
-      rms_norm_grad_short_rows(dy + at, x + at, w, n, count, scale + row, dx + at, part);
-    else
-      rms_norm_grad_row(dy + at, x + at, w, n, scale[row], dx + at, w ? part : nullptr);
-  }
-};
-
 template <class W>
 void rms_norm_grad(const Context& context, const Tensor& dy, const Tensor& x, const Tensor& weight,
                    const Tensor& scale, Tensor& dx, Tensor& dweight) {
   using T = formula::Arithmetic<W>;
-  using Gradient = RmsGradient<W, T>;
   const GradientParts parts(scale.numel(), dweight.numel(), 1);
-  const Gradient gradient{in<W>(dy), in<W>(x), in<W>(weight), in<T>(scale), out<W>(dx), parts.n};
-  const int64_t size = Gradient::part_size(parts.n);
-  const Workspace space =
-      context.workspace(parts.sum_bytes() + static_cast<size_t>(parts.count * size) * sizeof(T));
-  double* const sums = space.as<double>();
-  T* const scratch = reinterpret_cast<T*>(sums + parts.count * parts.n + 1);
-  if (parts.n > 0)
-    parts.each([&](int64_t part, int64_t begin, int64_t end) {
-      gradient.run(begin, end, scratch + part * size, sums + part * parts.n);
-    });
-  parts.add_up(sums, out<W>(dweight));
+  const RmsNormGradient<W, T> gradient{in<W>(dy),    in<W>(x),   in<W>(weight),
+                                       in<T>(scale), out<W>(dx), parts.n};
+  sum_gradients<T>(context, parts, gradient, out<W>(dweight));
 }
 
 /// As a link of chains.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include <brim/formula/dense.h>
 
@@ -32,21 +33,20 @@ struct GradientParts {
       for (; part < end; ++part) body(part, rows * part / count, rows * (part + 1) / count);
     });
   }
-  /// The gradient of each parameter.
+  /// The gradient of each parameter; the first part's sums become those of all.
   template <class... To>
-  void add_up(const double* sums, To*... gradients) const {
-    for (int64_t i = 0; i < n; ++i) {
-      const double* at = sums + i;
-      ((gradients[i] = static_cast<To>(static_cast<formula::Arithmetic<To>>(total(at))), at += n),
-       ...);
-    }
+  void add_up(double* sums, To*... gradients) const {
+    const int64_t all = parameters * n;
+    for (int64_t part = 1; part < count; ++part)
+      for (int64_t i = 0; i < all; ++i) sums[i] += sums[part * all + i];
+    (write(gradients, std::exchange(sums, sums + n)), ...);
   }
 
  private:
-  double total(const double* at) const {
-    double sum = 0;
-    for (int64_t part = 0; part < count; ++part) sum += at[part * parameters * n];
-    return sum;
+  template <class To>
+  void write(To* gradient, const double* sums) const {
+    for (int64_t i = 0; i < n; ++i)
+      gradient[i] = static_cast<To>(static_cast<formula::Arithmetic<To>>(sums[i]));
   }
 };
 

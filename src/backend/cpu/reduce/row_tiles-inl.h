@@ -11,9 +11,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
+#include "backend/cpu/elementwise/convert.h"
 #include "backend/cpu/elementwise/transpose-inl.h"
 #include "backend/cpu/elementwise/widen-inl.h"
+#include "backend/cpu/reduce/gradient_parts.h"
+#include "core/context.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -24,6 +28,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 inline constexpr int64_t kColumns = 64;      // of a tile
 inline constexpr int64_t kSummed = 1024;     // terms of a row that are summed in their own type
 inline constexpr int64_t kSummedRows = 128;  // and of a column
+inline constexpr int64_t kSummedSteps = 32;  // and of a parameter's gradient: of rows, or of tiles
 
 /// Short rows of n elements as columns of a tile, kColumns at most.
 template <class T>
@@ -33,6 +38,34 @@ HWY_NOINLINE void to_columns(const T* rows, int64_t n, int64_t count, T* tile) {
 template <class T>
 void to_rows(const T* tile, int64_t n, int64_t count, T* rows) {
   transpose(tile, kColumns, n, count, rows, n);
+}
+
+/// The same of rows that are stored as W, in a tile of T.
+template <class W, class T>
+void rows_to_tile(const W* rows, int64_t n, int64_t count, T* tile) {
+  if constexpr (std::is_same_v<W, T>) {
+    to_columns(rows, n, count, tile);
+  } else {
+    HWY_ALIGN T wide[kShortRow * kColumns];
+    convert_run(rows, wide, n * count);
+    to_columns(wide, n, count, tile);
+  }
+}
+template <class W, class T>
+void tile_to_rows(const T* tile, int64_t n, int64_t count, W* rows) {
+  if constexpr (std::is_same_v<W, T>) {
+    to_rows(tile, n, count, rows);
+  } else {
+    HWY_ALIGN T wide[kShortRow * kColumns];
+    to_rows(tile, n, count, wide);
+    convert_run(wide, rows, n * count);
+  }
+}
+
+/// A parameter of column j.
+template <class W, class T>
+T parameter_at(const W* of, int64_t j, T otherwise) {
+  return of ? static_cast<T>(of[j]) : otherwise;
 }
 
 /// Calls f(vector, at, count) for each vector of the row, which is stored as W, from `begin` on;
@@ -97,6 +130,66 @@ struct ColumnSums {
   double total_[kColumns] = {};
   int64_t rows_ = 0;
 };
+
+/// The numbers that row_gradients() sums for a parameter of n columns: of short rows a tile, of
+/// others n and what vectors may reach past them.
+template <class T>
+int64_t gradient_sums(int64_t n) {
+  return n <= kShortRow ? n * kColumns : n + static_cast<int64_t>(HWY_MAX_BYTES / sizeof(T));
+}
+
+/// In f64, as eight sums, which need not wait for each other.
+template <class T>
+double sum_of_columns(const T* x) {
+  double sums[8] = {};
+  for (int64_t c = 0; c < kColumns; c += 8)
+    for (int64_t k = 0; k < 8; ++k) sums[k] += static_cast<double>(x[c + k]);
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+/// Gradients of the rows [row, end), and the f64 sums of n columns for each of kParameters
+/// parameters: terms of a few rows in T, in `part`, gradient_sums() for each parameter.
+/// gradient.row(row, part, size) or gradient.short_rows(row, count, part, size) adds to them.
+template <class T, class Gradient>
+void row_gradients(const Gradient& gradient, int64_t row, int64_t end, T* part, double* sums) {
+  const int64_t n = gradient.n, size = gradient_sums<T>(n);
+  const int64_t width = n <= kShortRow ? kColumns : 1;
+  std::fill_n(sums, Gradient::kParameters * n, 0.0);
+  while (row < end) {
+    std::fill_n(part, Gradient::kParameters * size, T(0));
+    const int64_t some = std::min(row + kSummedSteps * width, end);
+    if (n <= kShortRow)
+      for (; row < some; row += std::min(width, some - row))
+        gradient.short_rows(row, std::min(width, some - row), part, size);
+    for (; row < some; ++row) gradient.row(row, part, size);
+    for (int64_t p = 0; p < Gradient::kParameters; ++p) {
+      const T* const from = part + p * size;
+      double* const to = sums + p * n;
+      if (n > kShortRow)
+        for (int64_t i = 0; i < n; ++i) to[i] += static_cast<double>(from[i]);
+      else
+        for (int64_t i = 0; i < n; ++i) to[i] += sum_of_columns(from + i * kColumns);
+    }
+  }
+}
+
+/// The gradients of all rows, and of each parameter.
+template <class T, class Gradient, class... To>
+void sum_gradients(const Context& context, const GradientParts& parts, const Gradient& gradient,
+                   To*... parameters) {
+  static_assert(sizeof...(To) == Gradient::kParameters);
+  const int64_t size = Gradient::kParameters * gradient_sums<T>(parts.n);
+  const int64_t sums_of_part = Gradient::kParameters * parts.n;
+  const Workspace space =
+      context.workspace(parts.sum_bytes() + static_cast<size_t>(parts.count * size) * sizeof(T));
+  double* const sums = space.as<double>();
+  T* const scratch = reinterpret_cast<T*>(sums + parts.count * sums_of_part + 1);
+  if (parts.n > 0)
+    parts.each([&](int64_t part, int64_t begin, int64_t end) {
+      row_gradients(gradient, begin, end, scratch + part * size, sums + part * sums_of_part);
+    });
+  parts.add_up(sums, parameters...);
+}
 
 }  // namespace
 }  // namespace brim::cpu::HWY_NAMESPACE
