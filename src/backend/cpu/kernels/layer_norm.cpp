@@ -5,6 +5,8 @@
 #include <hwy/foreach_target.h>
 #include "backend/cpu/runtime/small_baseline-inl.h"
 
+#include <hwy/cache_control.h>
+
 #include "backend/cpu/elementwise/convert.h"
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/cpu/elementwise/map_run-inl.h"
@@ -72,6 +74,15 @@ void layer_norm_row(const W* x, const P* w, const P* b, W* y, T& mean, T& scale,
     normalise_narrow_row(x, w, b, y, mean, scale, n);
 }
 
+constexpr int64_t kCached = 1 << 20;  // elements that the caches hold
+
+/// Fetches a row that is needed soon: three passes over the one before keep memory waiting else.
+template <class W>
+void fetch(const W* row, int64_t n) {
+  constexpr int64_t kLine = 64 / sizeof(W);
+  for (int64_t i = 0; i < n; i += kLine) hwy::Prefetch(row + i);
+}
+
 template <class T, class W>
 void layer_norm_rows(const Tensor& tx, const Tensor& weight, const Tensor& bias, Tensor& ty,
                      Tensor& tmean, Tensor& tscale, double eps) {
@@ -80,6 +91,7 @@ void layer_norm_rows(const Tensor& tx, const Tensor& weight, const Tensor& bias,
   const T *w = in<T>(weight), *b = in<T>(bias);
   W* y = out<W>(ty);
   T *mean = out<T>(tmean), *scale = out<T>(tscale);
+  const bool fetches = tx.numel() > kCached;
   parallel_for(rows, std::max<int64_t>(1, kElementwiseGrain / std::max<int64_t>(n, 1)),
                [&](int64_t begin, int64_t end) {
                  if (0 < n && n <= kShortRow) {
@@ -91,9 +103,11 @@ void layer_norm_rows(const Tensor& tx, const Tensor& weight, const Tensor& bias,
                  if constexpr (!std::is_same_v<T, W>)
                    if (0 < n && n <= kShortNormRow)
                      return narrow_short_rows(x, w, b, n, begin, end, eps, y, mean, scale);
-                 for (; begin < end; ++begin)
+                 for (; begin < end; ++begin) {
+                   if (fetches && begin + 1 < end) fetch(x + (begin + 1) * n, n);
                    layer_norm_row(x + begin * n, w, b, y + begin * n, mean[begin], scale[begin], n,
                                   eps);
+                 }
                });
 }
 
