@@ -4,7 +4,9 @@
 #include <vector>
 
 #include <brim/ops/binary.h>
+#include <brim/ops/compare.h>
 #include <brim/ops/create.h>
+#include <brim/ops/reduce.h>
 #include <brim/ops/shape.h>
 
 namespace brim {
@@ -40,6 +42,19 @@ TEST(CopyTransposed, LongAndNarrow) {
   check_same(x.transpose(1, 2).to(f64).contiguous(), x.transpose(1, 2));
   const Tensor wide = x.view({3, 9, 2500});
   check_same(wide.transpose(1, 2).contiguous(), wide.transpose(1, 2));
+}
+
+// Columns that lie whole pages apart are written one after the other.
+TEST(CopyTransposed, ColumnsAtDistancesOfPages) {
+  for (const DType dtype : {u8, bf16, f32, f64})
+    for (const int64_t channels : {8, 37, 70}) {
+      const Tensor x = remainder(arange(2 * 4096 * channels), 101).to(dtype);
+      const Tensor pixels = x.view({2, 4096, channels}).transpose(1, 2);
+      const Tensor planes = pixels.contiguous();
+      EXPECT_TRUE(all(eq(planes.transpose(1, 2).contiguous().view({x.numel()}), x)).item<bool>());
+      for (const int64_t channel : {int64_t{0}, channels / 2, channels - 1})
+        EXPECT_TRUE(all(eq(planes.select(1, channel), pixels.select(1, channel))).item<bool>());
+    }
 }
 
 TEST(CopyTransposed, WithACast) {
