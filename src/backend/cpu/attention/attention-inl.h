@@ -52,32 +52,6 @@ int64_t padded(int64_t count) {
   return (count + lanes - 1) / lanes * lanes;
 }
 
-/// exp(x) for x <= 0, or a rounding above, to one unit in the last place; 0 where that is too small
-/// for a normal number. NaN stays. Fewer steps than hn::Exp, whose time is much of a tile's.
-template <class D, class V>
-HWY_INLINE V exp_below_0(D d, V x) {
-  if constexpr (sizeof(hn::TFromD<D>) == 8) {
-    return exp_of(d, x);
-  } else {
-    const hn::Repartition<uint32_t, D> bits;
-    // A sum with 1.5 * 2^23 is rounded to a whole number, which its lowest bits then hold.
-    const auto whole = hn::Set(d, 12582912.0f);
-    const auto shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), whole);
-    const auto n = hn::Sub(shifted, whole);
-    const auto r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f),
-                                 hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x));
-    auto p = hn::Set(d, 1.9875691500e-4f);  // of (exp(r) - 1 - r) / r^2, as in Cephes' expf
-    for (const float c :
-         {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f})
-      p = hn::MulAdd(p, r, hn::Set(d, c));
-    const auto y = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), hn::Set(d, 1.0f));
-    const auto scaled = hn::BitCast(
-        d, hn::Add(hn::BitCast(bits, y), hn::ShiftLeft<23>(hn::BitCast(bits, shifted))));
-    const auto small = hn::Lt(x, hn::Set(d, -87.0f));
-    return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenZeroElse(small, scaled));
-  }
-}
-
 /// The rows of a head in a tensor (B, H, rows, columns), columns contiguous.
 template <class T>
 struct HeadRows {

@@ -71,7 +71,7 @@ void cross_entropy_grad(const Context&, const Tensor& tdy, const Tensor& x, cons
       const auto m = hn::Set(d, grad.largest[i]), s = hn::Set(d, grad.log_sum[i]);
       const auto scale = hn::Set(d, g * (w + grad.spread));
       each_vector<T>(r.x + i * r.classes, r.classes, 0, [&](auto v, int64_t at, int64_t count) {
-        const auto p = exp_of(d, hn::Sub(hn::Sub(v, m), s));
+        const auto p = exp_below_0(d, hn::Sub(hn::Sub(v, m), s));
         store_part(hn::Mul(scale, p), out + at, count);
       });
       if (grad.smooth > 0)

@@ -67,7 +67,8 @@ HWY_INLINE void statistics_of(const T* x, const Rows<T>& r, int64_t count, T* la
   };
   for (int64_t c = 0; c < r.classes; ++c) {
     load_run<kVectors>(x + c * r.size, count, v);
-    for (int k = 0; k < kVectors; ++k) sum[k] = hn::Add(sum[k], exp_of(d, hn::Sub(v[k], m[k])));
+    for (int k = 0; k < kVectors; ++k)
+      sum[k] = hn::Add(sum[k], exp_below_0(d, hn::Sub(v[k], m[k])));
     if ((c + 1) % kSummedRows == 0) widen();
   }
   widen();
@@ -127,7 +128,7 @@ HWY_INLINE void gradient_of(const T* x, const Rows<T>& r, const RunGradient<T>& 
     load_run<kVectors>(x + c * r.size, count, v);
     const V off = hn::Set(d, smooths && r.weight ? r.weight[c] : T(1));
     for (int k = 0; k < kVectors; ++k) {
-      V g = hn::Mul(scale[k], exp_of(d, hn::Sub(hn::Sub(v[k], m[k]), s[k])));
+      V g = hn::Mul(scale[k], exp_below_0(d, hn::Sub(hn::Sub(v[k], m[k]), s[k])));
       if (smooths) g = hn::Sub(g, hn::Mul(even[k], off));
       store_part(g, dx + c * r.size + k * lanes, kVectors > 1 ? lanes : count);
     }

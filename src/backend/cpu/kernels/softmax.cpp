@@ -73,6 +73,24 @@ void softmax_columns(const T* x, T* y, int64_t n, int64_t inner, int64_t width, 
   }
 }
 
+constexpr int64_t kTileRows = 128;  // of columns that are copied together
+
+/// Copies rows of `width` numbers, kColumns at most.
+template <class T>
+void copy_rows(const T* from, int64_t from_row, int64_t n, int64_t width, T* to, int64_t to_row) {
+  for (int64_t j = 0; j < n; ++j) std::copy_n(from + j * from_row, width, to + j * to_row);
+}
+
+/// Of a few rows, whose columns are read once and written once: where rows lie at distances of
+/// pages, the L1 cache would not keep them from one pass to the next.
+template <class T>
+void softmax_tile(const T* x, T* y, int64_t n, int64_t inner, int64_t width, bool log) {
+  HWY_ALIGN T tile[kTileRows * kColumns];
+  copy_rows(x, inner, n, width, tile, kColumns);
+  softmax_columns(tile, tile, n, kColumns, width, log);
+  copy_rows(tile, kColumns, n, width, y, inner);
+}
+
 template <class T, bool kLog>
 void softmax_row(const T* x, T* y, int64_t n) {
   const T largest = row_max(x, n);
@@ -103,7 +121,8 @@ void softmax(const Context&, const Tensor& tx, Tensor& ty, int axis) {
       v, [&](int64_t at) { softmax_row<T, kLog>(x + at, y + at, v.n); },
       [&](int64_t at, int64_t count) { softmax_short_rows<T, kLog>(x + at, y + at, v.n, count); },
       [&](int64_t at, int64_t width) {
-        softmax_columns(x + at, y + at, v.n, v.inner, width, kLog);
+        v.n <= kTileRows ? softmax_tile(x + at, y + at, v.n, v.inner, width, kLog)
+                         : softmax_columns(x + at, y + at, v.n, v.inner, width, kLog);
       });
 }
 
@@ -130,7 +149,7 @@ void softmax_grad_row(const T* dy, const T* y, T* dx, int64_t n) {
     each_vector<T>(y, n, 0, [&](auto w, int64_t i, int64_t count) {
       // The same for all elements, those behind the last whole vector too.
       each_vector<T>(dy + i, count, 0, [&](auto g, int64_t, int64_t) {
-        store_part(hn::NegMulAdd(total, exp_of(d, w), g), dx + i, count);
+        store_part(hn::NegMulAdd(total, exp_below_0(d, w), g), dx + i, count);
       });
     });
   } else {
@@ -161,6 +180,16 @@ void softmax_grad_columns(const T* dy, const T* y, T* dx, int64_t n, int64_t inn
   }
 }
 
+/// As softmax_tile.
+template <class T, bool kLog>
+void softmax_grad_tile(const T* dy, const T* y, T* dx, int64_t n, int64_t inner, int64_t width) {
+  HWY_ALIGN T up[kTileRows * kColumns], out[kTileRows * kColumns];
+  copy_rows(dy, inner, n, width, up, kColumns);
+  copy_rows(y, inner, n, width, out, kColumns);
+  softmax_grad_columns<T, kLog>(up, out, up, n, kColumns, width);
+  copy_rows(up, kColumns, n, width, dx, inner);
+}
+
 template <class T, bool kLog>
 void softmax_grad_short_rows(const T* dy, const T* y, T* dx, int64_t n, int64_t count) {
   HWY_ALIGN T up[kShortRow * kColumns], out[kShortRow * kColumns];
@@ -182,7 +211,9 @@ void softmax_grad(const Context&, const Tensor& tdy, const Tensor& ty, Tensor& t
         softmax_grad_short_rows<T, kLog>(dy + at, y + at, dx + at, v.n, count);
       },
       [&](int64_t at, int64_t width) {
-        softmax_grad_columns<T, kLog>(dy + at, y + at, dx + at, v.n, v.inner, width);
+        v.n <= kTileRows
+            ? softmax_grad_tile<T, kLog>(dy + at, y + at, dx + at, v.n, v.inner, width)
+            : softmax_grad_columns<T, kLog>(dy + at, y + at, dx + at, v.n, v.inner, width);
       });
 }
 
