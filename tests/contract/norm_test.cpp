@@ -2,6 +2,7 @@
 #include <brim/ops/norm.h>
 
 #include <cmath>
+#include <limits>
 
 #include <brim/autograd/autograd.h>
 #include <brim/core/random.h>
@@ -176,6 +177,25 @@ CONTRACT(rms_norm_two_axes) {
               },
           .inputs = {{{{2, 3, 5}}}},
           .reference = [](Tensor x) { return array(rms_normalised(x, 15), x.shape()); }};
+}
+
+// Fixed statistics do not depend on x.
+TEST(BatchNorm, GradientsOfEvaluationAreFiniteWhereXIsNot) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  for (const Device device : devices())
+    for (const DType dtype : {f16, bf16, f32, f64})
+      for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
+        SCOPED_TRACE(std::string(name(dtype)) + " on " + device.str());
+        const TensorOptions like{.dtype = dtype, .device = device};
+        Tensor from = ones({2, 3, 5, 5}, like);
+        from[1][1][4].fill_(kInf);
+        from[0][2][0].fill_(-kInf);
+        const Tensor x = from.to(format).detach().set_requires_grad();
+        const Tensor y =
+            batch_norm(x, full({3}, 2, like), {}, zeros({3}, like), ones({3}, like), {.eps = 0});
+        y.backward(full(y.shape(), 3, like));
+        EXPECT_EQ(values(x.grad()), std::vector<double>(150, 6));
+      }
 }
 
 TEST(BatchNorm, RunningStatistics) {

@@ -260,6 +260,12 @@ void run_sums(Mask mask, const T* dy, const T* x, const T* y, int64_t n, const A
   });
 }
 
+/// slope e; of a slope of 0, as fixed statistics have, 0 for an infinite e, too.
+template <class T>
+HWY_INLINE T sloped(T slope, T e) {
+  return slope * (slope == T(0) ? T(0) : e);
+}
+
 template <class T>
 void run_gradient(Mask mask, const T* dy, const T* x, const T* y, int64_t n, const Affine<T>& f,
                   const Slope<T>& s, T* dx) {
@@ -268,7 +274,7 @@ void run_gradient(Mask mask, const T* dy, const T* x, const T* y, int64_t n, con
     for (int64_t i = 0; i < n; ++i) {
       const T g =
           masked<kMask>(dy[i], x[i], kMask == Mask::by_y ? y[i] : T(0), f.mean, f.a, f.shift);
-      dx[i] = s.a * g - s.slope * (x[i] - s.mean) - s.shift;
+      dx[i] = s.a * g - sloped(s.slope, x[i] - s.mean) - s.shift;
     }
   });
 }
@@ -319,7 +325,7 @@ void pixel_gradient(Mask mask, const T* dy, const T* x, const T* y, int64_t chan
       for (int64_t k = 0; k < channels; ++k) {
         const T g = masked<kMask>(dy[at + k], x[at + k], kMask == Mask::by_y ? y[at + k] : T(0),
                                   f.mean[k], f.a[k], f.shift[k]);
-        dx[at + k] = s.a[k] * g - s.slope[k] * (x[at + k] - s.mean[k]) - s.shift[k];
+        dx[at + k] = s.a[k] * g - sloped(s.slope[k], x[at + k] - s.mean[k]) - s.shift[k];
       }
     }
   });

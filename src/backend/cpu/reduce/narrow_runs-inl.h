@@ -79,13 +79,14 @@ void gradient_in_registers(const W* dy, const W* x, const W* y, int64_t n, const
   const hn::ScalableTag<float> d;
   const auto mean = hn::Set(d, f.mean), a = hn::Set(d, f.a), shift = hn::Set(d, f.shift);
   const auto factor = hn::Set(d, s.a), slope = hn::Set(d, s.slope), less = hn::Set(d, s.shift);
+  const auto flat = hn::Eq(slope, hn::Zero(d));  // 0 for an infinite x, too
   map_run<3>({dy, x, y}, n, dx, [&](const W* const(&p)[3], int64_t i) HWY_ATTR {
     const auto e = hn::Sub(load(d, p[1] + i), mean);
     auto z = e;
     if constexpr (kMask == Mask::by_x) z = hn::MulAdd(e, a, shift);
     if constexpr (kMask == Mask::by_y) z = load(d, p[2] + i);
     const auto g = masked_vector<kMask>(d, load(d, p[0] + i), z);
-    return hn::NegMulAdd(slope, e, hn::MulSub(factor, g, less));
+    return hn::NegMulAdd(slope, hn::IfThenZeroElse(flat, e), hn::MulSub(factor, g, less));
   });
 }
 

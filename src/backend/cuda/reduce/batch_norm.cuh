@@ -160,7 +160,9 @@ struct BatchGrad {
       const Slope<C>& s = of[k * step].slope;
       const C v = widen(in.x.at[k]);
       const C g = masked.passed(widen(in.dy.at[k]), v, widen(in.y.at[k]), f);
-      to.at[k] = narrow<T>(f.a * g - s.slope * (v - f.mean) - s.shift);
+      // A slope of 0, as fixed statistics have, gives 0 for an infinite v, too.
+      const C sloped = s.slope == C(0) ? C(0) : s.slope * (v - f.mean);
+      to.at[k] = narrow<T>(f.a * g - sloped - s.shift);
       kept.at[k] = narrow<T>(g);
     }
     reinterpret_cast<Many*>(dx)[i] = to;
