@@ -56,9 +56,11 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, d
   if (groups.empty()) return zeros({}, {.device = Device::cpu()});
   const Device first = groups.front().device;
   const DType dtype = groups.front().grads.front().dtype();
+  // f16 ends below many norms.
   const auto norm_of = [&](Device device, const std::vector<Tensor>& tensors) {
-    Tensor norm = Tensor::empty({}, dtype, device);
-    norm_kernel(device, dtype, tensors, norm, norm_type);
+    const DType of = tensors.front().dtype();
+    Tensor norm = Tensor::empty({}, ops::statistics_dtype(of), device);
+    norm_kernel(device, of, tensors, norm, norm_type);
     return norm;
   };
   std::vector<Tensor> norms;

@@ -80,6 +80,15 @@ TEST(ClipGradNorm, Of16BitsIsThatOfF64) {
       }
 }
 
+TEST(ClipGradNorm, OfF16MayBeLargerThanItsNumbers) {
+  Tensor p = zeros({100}, {.dtype = f16}).set_requires_grad();
+  p.set_grad(full({100}, 3e4, {.dtype = f16}));
+  const Tensor norm = optim::clip_grad_norm_({p}, 10);
+  EXPECT_EQ(norm.dtype(), f32);
+  EXPECT_NEAR(norm.item(), 3e5, 10);
+  EXPECT_NEAR(p.grad()[99].item(), 1, 1e-3);
+}
+
 TEST(ClipGradNorm, NanAndInfinityOf16BitsReachTheNorm) {
   for (const DType dtype : {f16, bf16})
     for (const int64_t n : {5, 4000}) {

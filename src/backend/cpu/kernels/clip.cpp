@@ -1,5 +1,5 @@
 // Norms, limits and factors over lists of tensors on the CPU, for gradient clipping and means over
-// ranks. Inputs are row-major; those of 16 bits are computed with in f32.
+// ranks. Inputs are row-major; those of 16 bits are computed with in f32, which their norms are.
 #include <cmath>
 #include <limits>
 #include <span>
@@ -91,7 +91,7 @@ void list_norm(const Context&, std::span<const Tensor> list, Tensor& norm, doubl
       total = part;
   }
   if (!std::isinf(p)) total = p == 2 ? std::sqrt(total) : std::pow(total, 1 / p);
-  *static_cast<T*>(norm.raw()) = static_cast<T>(static_cast<Compute<T>>(total));
+  *static_cast<Compute<T>*>(norm.raw()) = static_cast<Compute<T>>(total);
 }
 
 /// Calls f on each element of each tensor.
@@ -130,7 +130,7 @@ void scale_all(std::span<Tensor> list, double factor) {
 
 template <class T>
 void list_clip(const Context&, std::span<Tensor> list, const Tensor& norm, double max_norm) {
-  const auto total = static_cast<Compute<T>>(*static_cast<const T*>(norm.raw()));
+  const auto total = *static_cast<const Compute<T>*>(norm.raw());
   const double factor = max_norm / (static_cast<double>(total) + 1e-6);
   if (factor >= 1) return;  // a NaN goes on, into every gradient, as in PyTorch
   scale_all<T>(list, factor);

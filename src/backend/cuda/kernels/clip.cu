@@ -1,5 +1,5 @@
 // Norms, limits and factors over lists of tensors, for gradient clipping and means over ranks: many
-// row-major tensors in a launch.
+// row-major tensors in a launch. Norms of 16 bits are f32.
 #include <cmath>
 #include <span>
 
@@ -44,7 +44,7 @@ __global__ void run_norms(List<const T> list, Power power, double* parts) {
 template <class T>
 struct NormOfParts : DoubleSum {
   const double* parts;
-  T* norm;
+  Compute<T>* norm;
   Power power;
 
   __device__ void step(Lane& a, int64_t at, int64_t, int64_t) const {
@@ -52,7 +52,7 @@ struct NormOfParts : DoubleSum {
   }
   __device__ Total combine(const Total& a, const Total& b) const { return power.joined(a, b); }
   __device__ void finish(int64_t, const Total& total) const {
-    *norm = narrow<T>(static_cast<Compute<T>>(power.root(total)));
+    *norm = static_cast<Compute<T>>(power.root(total));
   }
 };
 
@@ -65,7 +65,7 @@ void list_norm(const Context& context, std::span<const Tensor> tensors, Tensor& 
   in_lists<const T>(tensors, [&](const List<const T>& list, int64_t before) {
     launch_blocks(context, &run_norms<T>, grid_of(list), list, Power{p}, parts + before);
   });
-  reduce(context, NormOfParts<T>{{}, parts, data<T>(norm), Power{p}},
+  reduce(context, NormOfParts<T>{{}, parts, data<Compute<T>>(norm), Power{p}},
          ReduceShape(Shape({runs}), Strides({1}), Strides({0})));
 }
 
@@ -78,11 +78,11 @@ struct Scale {
 };
 template <class T>
 struct ScaleToNorm {
-  const T* norm;
+  const Compute<T>* norm;
   double max_norm;
   // A NaN goes on, into every gradient, as in PyTorch.
   __device__ Scale<Compute<T>> operator()() const {
-    const double factor = max_norm / (static_cast<double>(widen(*norm)) + 1e-6);
+    const double factor = max_norm / (static_cast<double>(*norm) + 1e-6);
     return {factor >= 1 ? Compute<T>(1) : static_cast<Compute<T>>(factor)};
   }
 };
@@ -106,7 +106,7 @@ void for_each(const Context& context, std::span<Tensor> tensors, const Make& mak
 template <class T>
 void list_clip(const Context& context, std::span<Tensor> tensors, const Tensor& norm,
                double max_norm) {
-  for_each<T>(context, tensors, ScaleToNorm<T>{data<const T>(norm), max_norm});
+  for_each<T>(context, tensors, ScaleToNorm<T>{data<const Compute<T>>(norm), max_norm});
 }
 
 template <class T>
