@@ -260,21 +260,23 @@ void run_sums(Mask mask, const T* dy, const T* x, const T* y, int64_t n, const A
   });
 }
 
-/// slope e; of a slope of 0, as fixed statistics have, 0 for an infinite e, too.
-template <class T>
-HWY_INLINE T sloped(T slope, T e) {
-  return slope * (slope == T(0) ? T(0) : e);
-}
-
+// Of fixed statistics an infinite x has no part in dx. Those loops stand apart, so that the others
+// round alike for all masks.
 template <class T>
 void run_gradient(Mask mask, const T* dy, const T* x, const T* y, int64_t n, const Affine<T>& f,
                   const Slope<T>& s, T* dx) {
   with_mask(mask, [&](auto constant) {
     constexpr Mask kMask = decltype(constant)::value;
+    const auto passed = [&](int64_t i) HWY_ATTR {
+      return masked<kMask>(dy[i], x[i], kMask == Mask::by_y ? y[i] : T(0), f.mean, f.a, f.shift);
+    };
+    if (s.slope == T(0) && s.shift == T(0)) {
+      for (int64_t i = 0; i < n; ++i) dx[i] = s.a * passed(i);
+      return;
+    }
     for (int64_t i = 0; i < n; ++i) {
-      const T g =
-          masked<kMask>(dy[i], x[i], kMask == Mask::by_y ? y[i] : T(0), f.mean, f.a, f.shift);
-      dx[i] = s.a * g - sloped(s.slope, x[i] - s.mean) - s.shift;
+      const T g = passed(i);
+      dx[i] = s.a * g - s.slope * (x[i] - s.mean) - s.shift;
     }
   });
 }
@@ -318,14 +320,23 @@ void pixel_sums(Mask mask, const T* dy, const T* x, const T* y, int64_t channels
 template <class T>
 void pixel_gradient(Mask mask, const T* dy, const T* x, const T* y, int64_t channels, int64_t begin,
                     int64_t end, const Columns<T>& f, const SlopeColumns<T>& s, T* dx) {
+  bool flat = true;
+  for (int64_t k = 0; k < channels; ++k) flat &= s.slope[k] == T(0) && s.shift[k] == T(0);
   with_mask(mask, [&](auto constant) {
     constexpr Mask kMask = decltype(constant)::value;
     for (int64_t p = begin; p < end; ++p) {
       const int64_t at = p * channels;
+      const auto passed = [&](int64_t k) HWY_ATTR {
+        return masked<kMask>(dy[at + k], x[at + k], kMask == Mask::by_y ? y[at + k] : T(0),
+                             f.mean[k], f.a[k], f.shift[k]);
+      };
+      if (flat) {
+        for (int64_t k = 0; k < channels; ++k) dx[at + k] = s.a[k] * passed(k);
+        continue;
+      }
       for (int64_t k = 0; k < channels; ++k) {
-        const T g = masked<kMask>(dy[at + k], x[at + k], kMask == Mask::by_y ? y[at + k] : T(0),
-                                  f.mean[k], f.a[k], f.shift[k]);
-        dx[at + k] = s.a[k] * g - sloped(s.slope[k], x[at + k] - s.mean[k]) - s.shift[k];
+        const T g = passed(k);
+        dx[at + k] = s.a[k] * g - s.slope[k] * (x[at + k] - s.mean[k]) - s.shift[k];
       }
     }
   });
