@@ -19,10 +19,11 @@
 namespace brim::diag {
 namespace {
 
-/// What a thread does on a core. Its waits may end late as well, but are mostly waits.
-constexpr Cause kOnCore[] = {Cause::compute,    Cause::staging,   Cause::dispatch,
-                             Cause::user,       Cause::allocator, Cause::compile,
-                             Cause::checkpoint, Cause::evaluation};
+/// What a thread does on a core: sums of gradients, and messages to and fro, as well. Its other
+/// waits may end late, but are mostly waits.
+constexpr Cause kOnCore[] = {Cause::compute,    Cause::staging,    Cause::dispatch,
+                             Cause::user,       Cause::allocator,  Cause::compile,
+                             Cause::checkpoint, Cause::evaluation, Cause::communication};
 /// Those of has_helpers().
 constexpr Cause kKernels[] = {Cause::compute, Cause::compile, Cause::evaluation};
 
