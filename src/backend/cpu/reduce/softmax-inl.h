@@ -52,7 +52,7 @@ HWY_INLINE V exp_below_0(D d, V x) {
       p = hn::MulAdd(p, r, hn::Set(d, c));
     const auto y = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), hn::Set(d, 1.0f));
     const auto power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(bits, biased)));
-    return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.0f)), hn::Mul(y, power));
+    return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3365f)), hn::Mul(y, power));
   }
 }
 
