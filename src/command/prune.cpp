@@ -72,7 +72,7 @@ void choose_teacher(const PruneArguments& o, train::DistillRecipe& distill) {
         "--teach {}: {} does not say which network it is of; leave it out, or train by a recipe "
         "with [distill]",
         *o.teach, o.weights));
-  distill.teacher = o.weights;
+  distill.teacher = std::filesystem::absolute(o.weights).string();
   distill.weight = *o.teach;
 }
 
@@ -347,18 +347,19 @@ const Register prune_command(
                 "of channels: activations (default; the weights that read them times their values "
                 "in training samples) or magnitude (of the weights that make them)");
        args.add("--sparsity", o->sparsity,
-                "zeros among each layer's weights, as 0.75; of N:M it is 1 - N / M (default: the "
+                "zeros among the weights of pruned layers, as 0.75; of N:M it is 1 - N / M "
+                "(default: the "
                 "recipe's, or 0.75); of channels: the share that goes (default: 0.5)");
        args.add("--scope", o->scope,
                 "of the sparsity: layer (default), each of them; or network: all of them together, "
-                "so that layers keep more which need more");
+                "so that layers that need more keep more");
        args.add("--dense", o->dense, "a layer that is left as it is, as conv1; may be given again");
        args.add("--finetune", o->finetune, "epochs of training behind it; 0: none")
            .range(int64_t{0}, int64_t{1'000'000})
            .show_default();
        args.add("--teach", o->teach,
                 "how much of the fine-tuning's loss is to imitate the dense network's outputs "
-                "(default: 0)")
+                "(default: as the recipe says, else 0)")
            .range(0.0, 1.0);
        args.add("--schedule", o->schedule,
                 "gradual (default), or iterative: some weights go, the network is trained for "
