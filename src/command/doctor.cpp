@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,12 +65,17 @@ int examine_process(int64_t pid, const DoctorArguments& arguments, const Argumen
   const TrainArguments& o = arguments.train;
   check_only_watched(fmt::format("{} is a process", pid), "its recipe", args);
   ProgressDisplay display(is_stdout(o.json));
-  const LiveDiagnosis found =
-      diagnose_process(pid, train::DoctorOptions().least_share, watch_signals(),
+  const std::atomic<int>& stop = watch_signals();
+  const std::optional<LiveDiagnosis> found =
+      diagnose_process(pid, train::DoctorOptions().least_share, stop,
                        [&](double fraction) { display.show("watch", fraction); });
   display.finish();
-  if (!is_stdout(o.json)) print_process(pid, found);
-  if (!o.json.empty()) write_json(process_json(pid, found), o.json);
+  if (!found) {
+    say(stderr, "brim: stopped before enough of process {} was seen\n", pid);
+    return 128 + stop.load();
+  }
+  if (!is_stdout(o.json)) print_process(pid, *found);
+  if (!o.json.empty()) write_json(process_json(pid, *found), o.json);
   return 0;
 }
 

@@ -252,8 +252,9 @@ void print_run(const std::string& folder, const RunDiagnosis& found) {
 }
 
 void print_process(int64_t pid, const LiveDiagnosis& found) {
-  say(stdout, "process {}, {}: watched for {:.1f} s\n", pid, found.recipe, found.stretches.seconds);
-  print_diagnosis(found.stretches.diagnosis, found.stretches.device);
+  say(stdout, "process {}, {}: watched for {:.1f} s{}\n", pid, found.recipe, found.seen.seconds,
+      found.has_ended ? ", until it ended" : "");
+  print_diagnosis(found.seen.diagnosis, found.seen.device);
   say(stdout, "`brim doctor {} --fix`, with the options of the training, tries what helps\n",
       found.recipe.empty() ? "RECIPE" : found.recipe);
 }
@@ -292,12 +293,9 @@ Json run_json(const std::string& folder, const RunDiagnosis& found) {
 }
 
 Json process_json(int64_t pid, const LiveDiagnosis& found) {
-  return {{"schema", "brim.doctor/1"},
-          {"process", pid},
-          {"recipe", found.recipe},
-          {"device", found.stretches.device},
-          {"seconds", found.stretches.seconds},
-          {"before", diagnosis_json(found.stretches.diagnosis)}};
+  return {{"schema", "brim.doctor/1"},     {"process", pid},
+          {"recipe", found.recipe},        {"device", found.seen.device},
+          {"seconds", found.seen.seconds}, {"before", diagnosis_json(found.seen.diagnosis)}};
 }
 
 Json doctor_json(const TrainRequest& request, const train::Cure& cure, bool fixed) {

@@ -54,6 +54,9 @@ ForecastWork measured_work_of(train::Recipe recipe, int64_t batch) {
   const data::Loader loader =
       train::make_loader(recipe, data::Split::train, /*training=*/true, /*workers=*/0);
   const int64_t epochs = train::epochs_in_all(recipe);
+  if (!loader.is_iterable() && loader.samples() < batch)
+    raise<UsageError>("--batch {}: {} has {} samples for training; give a batch that it fills",
+                      batch, recipe.data, loader.samples());
   ForecastWork work{.samples = loader.samples() * epochs,
                     .epochs = epochs,
                     .classes = std::ssize(loader.source().classes())};
@@ -97,8 +100,7 @@ std::vector<int> threads_of(const ForecastArguments& o, const ForecastDevice& de
     return o.threads.empty() ? std::vector{num_threads()} : counts_of("--threads", o.threads);
   if (!o.threads.empty())
     raise<UsageError>(
-        "--threads are of the CPU, and {} is none: leave them out, or give "
-        "--device cpu",
+        "--threads applies to the CPU alone, not to {}: leave it out, or give --device cpu",
         device.name);
   return {0};
 }
@@ -191,6 +193,11 @@ dist::Links links_of(const ForecastArguments& o, const ForecastDevice& device, i
   if (o.network_delay) links.host_delay = *o.network_delay * 1e-6;
   links.ring = o.ring;
   if (o.hosts && ranks > 1) {
+    if (!device.profile && ranks != *o.hosts)
+      raise<UsageError>(
+          "--ranks {} on --hosts {}: each rank has a machine like this one to itself; "
+          "leave --hosts out",
+          ranks, *o.hosts);
     if (ranks % *o.hosts != 0)
       raise<UsageError>("--ranks {} on --hosts {}: give each host as many ranks", ranks, *o.hosts);
     links.ranks_per_host = ranks / static_cast<int>(*o.hosts);
@@ -219,14 +226,17 @@ train::Forecast forecast(const train::Recipe& recipe, const train::ForecastOptio
 }
 
 /// Keeps what is forecast, and looks up how far forecasts like it were off.
-void look_up(ForecastRow& row, const ForecastArguments& o, const train::Recipe& recipe,
-             const std::optional<ForecastWork>& work) {
+void look_up(ForecastRow& row, const ForecastArguments& o, const ForecastDevice& device,
+             const train::Recipe& recipe, const std::optional<ForecastWork>& work) {
   // Only what brim train may do on such devices is kept: with their own links, and overlapping; the
   // spread of steps is what somebody supposes.
   const bool is_trainable = !o.network && !o.network_delay && !o.hosts && !o.ring &&
                             o.buckets == "solved" && o.step_spread == 0 &&
-                            recipe.virtual_ranks <= 1;
-  if (row.overlap && is_trainable) {
+                            recipe.virtual_ranks <= 1 && recipe.prune.pattern.empty() &&
+                            recipe.distill.teacher.empty();
+  // What links a machine like this one would have is supposed, too.
+  const bool has_own_links = device.profile || row.ranks == 1;
+  if (row.overlap && is_trainable && has_own_links) {
     const std::string what = forecast_of(recipe, o.outputs, o.batch, row.ranks);
     for (const auto& [of, value] : values_of(row, o, work)) {
       const std::string key = of == Forecasted::cores ? with_data(what, recipe.data) : what;
@@ -245,8 +255,10 @@ int run(ForecastArguments o) {
   train::Recipe recipe = train::load_recipe(o.recipe);
   if (!o.precision.empty()) recipe.precision = o.precision;
   const std::optional<ForecastWork> work = work_of(o, recipe);
-  constexpr int64_t kUsualClasses = 1000;  // ImageNet's
+  constexpr int64_t kUsualClasses = 1000, kUsualSize = 224;  // ImageNet's
+  const bool has_pictures = work && work->first.x.defined() && work->first.x.rank() == 4;
   if (o.outputs == 0) o.outputs = work && work->classes > 0 ? work->classes : kUsualClasses;
+  if (o.picture == 0) o.picture = has_pictures ? work->first.x.shape()[2] : kUsualSize;
   std::vector<ForecastRow> rows;
   for (const int threads : threads_of(o, device)) {
     if (threads > 0) set_num_threads(threads);
@@ -275,7 +287,7 @@ int run(ForecastArguments o) {
                         .kept_as = device.profile ? device.name : measured_name_of(device.device)};
         if (ranks == 1) one = row.forecast.seconds_per_step;
         row.one = one;
-        look_up(row, o, recipe, work);
+        look_up(row, o, device, recipe, work);
         rows.push_back(std::move(row));
       }
     }
@@ -308,8 +320,7 @@ int run(ForecastArguments o) {
       {"seconds_per_sample", work && !o.samples ? Json(work->seconds_per_sample) : Json(nullptr)},
       {"forecasts", list},
       {"versions", build_versions()}};
-  for (const auto& [of, errors] : rows[0].past)
-    json[of == Forecasted::step ? "past" : fmt::format("past_{}", name_of(of))] = to_json(errors);
+  add_past(json, rows[0].past);
   write_json(json, o.json);
   return 0;
 }
@@ -353,9 +364,9 @@ const Register forecast_command(
        args.add("--batch", o->batch, "samples of each device").range(1, 1000000).show_default();
        args.add("--classes", o->outputs, "of the network (default: as the data has, else 1000)")
            .range(1, 1000000);
-       args.add("--size", o->picture, "of pictures, where the recipe says nothing")
-           .range(1, 65536)
-           .show_default();
+       args.add("--size", o->picture,
+                "of pictures, where the recipe says nothing (default: as the data has, else 224)")
+           .range(1, 65536);
        args.add("--data", o->data,
                 "that the recipe trains on: tells how long all its epochs take, their energy, and "
                 "how many cores bring the input, by a loader that is measured here");

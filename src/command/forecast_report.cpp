@@ -56,7 +56,7 @@ void print_forecast(const ForecastArguments& o, const ForecastDevice& device,
   const bool exchanges = rows.back().ranks > 1;
   const std::string where =
       hosts == 1 ? ""
-      : links.ranks_per_host == 1
+      : links.ranks_per_host == 1 && !device.profile
           ? fmt::format(", {} machines at {:g} Gbit/s", hosts, links.host * 8e-9)
       : o.hosts
           ? fmt::format(", {} hosts at {:g} Gbit/s", hosts, links.host * 8e-9)
@@ -138,12 +138,22 @@ void print_training(const ForecastArguments& o, const ForecastWork& work,
   }
 }
 
-nlohmann::ordered_json to_json(const PastError& past) {
-  if (past.trainings == 0) return nullptr;
-  return Json{{"simulated", past.simulated},
-              {"trainings", past.trainings},
-              {"median", past.median},
-              {"worst", past.worst}};
+namespace {
+
+/// Null where nothing is known of the device's power.
+Json known_energy(double joules) { return joules > 0 ? Json(joules) : Json(nullptr); }
+
+}  // namespace
+
+void add_past(nlohmann::ordered_json& json, const PastErrors& past) {
+  for (const auto& [of, errors] : past) {
+    Json& entry = json[of == Forecasted::step ? "past" : fmt::format("past_{}", name_of(of))];
+    if (errors.trainings > 0)
+      entry = {{"simulated", errors.simulated},
+               {"trainings", errors.trainings},
+               {"median", errors.median},
+               {"worst", errors.worst}};
+  }
 }
 
 nlohmann::ordered_json to_json(const ForecastRow& row, const ForecastArguments& o,
@@ -162,7 +172,7 @@ nlohmann::ordered_json to_json(const ForecastRow& row, const ForecastArguments& 
                {"seconds_per_step", row.forecast.seconds_per_step},
                {"copy_s", row.forecast.copy},
                {"launch_s", row.forecast.launch},
-               {"joules_per_step", row.forecast.energy},
+               {"joules_per_step", known_energy(row.forecast.energy)},
                {"images_per_s", row.samples_per_s(o.batch)},
                {"memory_bytes", row.forecast.memory},
                {"kernels", f.kernels},
@@ -172,9 +182,10 @@ nlohmann::ordered_json to_json(const ForecastRow& row, const ForecastArguments& 
     json[of == Forecasted::step ? "off" : fmt::format("{}_off", name_of(of))] =
         off != row.off.end() ? Json(off->second) : Json(nullptr);
   }
+  add_past(json, row.past);
   if (!work) return json;
   json["seconds"] = row.seconds(*work, o.batch);
-  json["joules"] = row.energy(*work, o.batch);
+  json["joules"] = known_energy(row.energy(*work, o.batch));
   const auto epochs = static_cast<double>(work->epochs);
   json["epoch_seconds"] = row.seconds(*work, o.batch) / epochs;
   json["input_cores"] = o.samples ? Json(nullptr) : Json(row.cores(*work, o.batch));

@@ -19,7 +19,7 @@ namespace brim::command {
 
 struct ForecastArguments {
   std::string recipe, device = "h100", ranks, threads, precision, data, json;  ///< empty: as usual
-  int64_t batch = 64, outputs = 0, picture = 224;
+  int64_t batch = 64, outputs = 0, picture = 0;
   std::optional<int64_t> hosts;
   std::optional<int64_t> samples;
   std::optional<double> network, network_delay, price;
@@ -81,8 +81,8 @@ void print_past_errors(const std::vector<ForecastRow>& rows);
 void print_training(const ForecastArguments& o, const ForecastWork& work,
                     const std::vector<ForecastRow>& rows);
 
-/// Null where no training was measured.
-nlohmann::ordered_json to_json(const PastError& past);
+/// "past", "past_memory" and so on; null where no training was measured.
+void add_past(nlohmann::ordered_json& json, const PastErrors& past);
 
 /// Without `work` there is nothing of a training.
 nlohmann::ordered_json to_json(const ForecastRow& row, const ForecastArguments& o,

@@ -15,9 +15,10 @@
 namespace brim::command {
 namespace {
 
-constexpr int kStretches = 10, kLeast = 3;  // fewer have no interval worth the name
-constexpr double kSeconds = 1;              // of a stretch, roughly
-constexpr double kPatience = 10;            // seconds without an account that has grown
+constexpr int kWindows = 10, kMinWindows = 3;  // fewer have no interval worth the name
+constexpr double kSeconds = 1;                 // of a window at least, with a step in it
+constexpr double kPatience = 120;              // seconds without a step
+constexpr int kQuestions = 3;                  // that stay without an answer: it is gone
 
 /// What a training has done so far.
 struct Moment {
@@ -25,10 +26,10 @@ struct Moment {
   diag::Account account;
 };
 
-diag::Account account_of(const top::RunAccount& told) {
+diag::Account account_of(const top::RunAccount& answer) {
   diag::Account account;
-  account.wall = told.wall;
-  for (const auto& [text, seconds] : told.seconds)
+  account.wall = answer.wall;
+  for (const auto& [text, seconds] : answer.seconds)
     if (const auto cause = cause_named(text))
       account.seconds[static_cast<size_t>(*cause)] = seconds;
   return account;
@@ -36,8 +37,11 @@ diag::Account account_of(const top::RunAccount& told) {
 
 /// Nothing where no training of the process answers.
 std::optional<top::Run> ask(int64_t pid) {
-  for (top::Run& run : top::ask_runs(runtime_folder()))
-    if (run.pid == pid && !run.devices.empty()) return std::move(run);
+  for (int i = 0; i < kQuestions; ++i) {
+    for (top::Run& run : top::ask_runs(runtime_folder()))
+      if (run.pid == pid && run.trouble.empty()) return std::move(run);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
   return {};
 }
 
@@ -63,46 +67,55 @@ std::optional<int64_t> process_of(std::string_view text) {
   return pid;
 }
 
-LiveDiagnosis diagnose_process(int64_t pid, double least_share, const std::atomic<int>& stop,
-                               const std::function<void(double fraction)>& progress) {
+std::optional<LiveDiagnosis> diagnose_process(
+    int64_t pid, double least_share, const std::atomic<int>& stop,
+    const std::function<void(double fraction)>& progress) {
   using Clock = std::chrono::steady_clock;
   LiveDiagnosis found;
-  std::vector<train::Measured> stretches;
+  std::vector<train::Measured> windows;
   std::optional<Moment> before;
+  std::string stage;
+  bool has_answered = false;
   auto last = Clock::now();
-  while (std::ssize(stretches) < kStretches && stop.load() == 0) {
+  while (std::ssize(windows) < kWindows && stop.load() == 0) {
     const std::optional<top::Run> run = ask(pid);
+    found.has_ended = has_answered && (!run || is_over(*run));
     if (!run || is_over(*run)) break;
+    has_answered = true;
     found.recipe = run->recipe;
-    found.stretches.device = run->devices[0].name;
-    Moment now{.steps = static_cast<double>(run->step.value_or(0)),
-               .account = account_of(run->devices[0].account)};
-    const double waited = std::chrono::duration<double>(Clock::now() - last).count();
-    if (!before || now.account.wall < before->account.wall) {  // or another training began
-      before = now;
-      last = Clock::now();
-    } else if (now.account.wall - before->account.wall >= kSeconds) {
-      stretches.push_back(between(*before, now));
-      found.stretches.seconds += stretches.back().account.wall;
-      before = now;
-      last = Clock::now();
-      if (progress) progress(static_cast<double>(stretches.size()) / kStretches);
-    } else if (waited > kPatience) {
-      break;
+    stage = run->stage ? run->stage->name : run->state;
+    if (!run->devices.empty()) {
+      Moment now{.steps = static_cast<double>(run->step.value_or(0)),
+                 .account = account_of(run->devices[0].account)};
+      found.seen.device = run->devices[0].name;
+      if (!before || now.steps < before->steps || now.account.wall < before->account.wall) {
+        before = now;  // of another training than the one before
+      } else if (now.account.wall - before->account.wall >= kSeconds && now.steps > before->steps) {
+        windows.push_back(between(*before, now));
+        found.seen.seconds += windows.back().account.wall;
+        before = now;
+        last = Clock::now();
+        if (progress) progress(static_cast<double>(windows.size()) / kWindows);
+      }
     }
+    if (std::chrono::duration<double>(Clock::now() - last).count() > kPatience) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  BRIM_CHECK(before, Error,
+  const bool is_enough = std::ssize(windows) >= kMinWindows;
+  if (!is_enough && stop.load() != 0) return {};
+  BRIM_CHECK(has_answered, Error,
              "[doctor] no training of yours with the process number {} answers; `brim top --once` "
              "lists those that run, or give a run's folder",
              pid);
-  const bool has_steps =
-      std::ranges::any_of(stretches, [](const train::Measured& m) { return m.steps > 0; });
-  BRIM_CHECK(std::ssize(stretches) >= kLeast && has_steps, Error,
-             "[doctor] process {}: its training was seen for {:.1f} s, and {:g} s with steps in "
-             "them are the least to say anything",
-             pid, found.stretches.seconds, kLeast * kSeconds);
-  found.stretches.diagnosis = train::diagnosis_of(stretches, least_share);
+  BRIM_CHECK(is_enough || found.has_ended, Error,
+             "[doctor] process {}: no step of its training ended for {:g} s ({}); watch it when it "
+             "trains",
+             pid, kPatience, stage);
+  BRIM_CHECK(is_enough, Error,
+             "[doctor] process {}: its training ended when it had been watched for {:.1f} s, and "
+             "{:g} s are the least to say anything; a run's folder can be examined afterwards",
+             pid, found.seen.seconds, kMinWindows * kSeconds);
+  found.seen.diagnosis = train::diagnosis_of(windows, least_share);
   return found;
 }
 

@@ -17,14 +17,17 @@ std::optional<int64_t> process_of(std::string_view text);
 
 struct LiveDiagnosis {
   std::string recipe;      ///< as the training names it
-  RunDiagnosis stretches;  ///< in which it was watched
+  RunDiagnosis seen;       ///< of the windows in which it was watched
+  bool has_ended = false;  ///< while it was
 };
 
-/// Asks the training of a process of this user again and again, as `brim top` does, for some
-/// seconds; nothing of it is changed. Ends early where `stop` is set or the training ends.
-/// `progress` may be empty. Throws Error where there is no such training, or it is over before
-/// enough of it was seen. `least_share`: as DoctorOptions.
-LiveDiagnosis diagnose_process(int64_t pid, double least_share, const std::atomic<int>& stop,
-                               const std::function<void(double fraction)>& progress);
+/// Asks the training of a process of this user again and again, as `brim top` does, for ten windows
+/// of a second or a step; nothing of it is changed. Ends early where the training does, or `stop`
+/// is set; nothing where that was before enough was seen. `progress` may be empty. Throws Error
+/// where there is no such training, it ends too early, or does no step for two minutes.
+/// `least_share`: as DoctorOptions.
+std::optional<LiveDiagnosis> diagnose_process(int64_t pid, double least_share,
+                                              const std::atomic<int>& stop,
+                                              const std::function<void(double fraction)>& progress);
 
 }  // namespace brim::command

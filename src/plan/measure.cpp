@@ -50,6 +50,8 @@ std::vector<double> Plan::measure(std::span<const Tensor> inputs) {
     std::optional<std::vector<std::vector<double>>>& measured;
     ~Measuring() { measured.reset(); }
   } measuring{measured_};
+  std::vector<RandomKey> keys;  // the step's generators go on as if nothing had been drawn
+  for (const Program::Draws& d : program_.draws) keys.push_back(d.generator->state());
   const auto run_steps = [&](int count, double duration) {
     measured_.emplace(launches);
     const auto begin = Clock::now();
@@ -60,6 +62,7 @@ std::vector<double> Plan::measure(std::span<const Tensor> inputs) {
   };
   run_steps(kWarmUp, 0);
   run_steps(kMinSteps, kSeconds);
+  for (size_t i = 0; i < keys.size(); ++i) program_.draws[i].generator->set_state(keys[i]);
   for (size_t i = 0; i < launches; ++i)
     if (!(*measured_)[i].empty()) seconds[i] = median_of((*measured_)[i]);
   return seconds;

@@ -181,9 +181,10 @@ Forecast forecast(const Recipe& recipe, const ForecastOptions& o) {
   // The loader copies the next batch meanwhile.
   const std::vector<Tensor> next =
       o.device.is_cpu() ? std::vector<Tensor>{} : std::vector{make_x(), make_y()};
-  Forecast forecast{.step = is_run ? compiled.measured_forecast(x, y) : compiled.forecast(x, y),
-                    .fit = compiled.memory_fit()};
+  Forecast forecast{.step = compiled.forecast(x, y), .fit = compiled.memory_fit()};
   forecast.memory = memory.stats().live - before + forecast.step.arena_bytes;
+  if (is_run && (!forecast.fit || forecast.fit->fits))
+    forecast.step = compiled.measured_forecast(x, y);
   forecast.stragglers = (slowest - 1) * forecast.step.compute;
   add_device(forecast, o,
              x.numel() * static_cast<int64_t>(size_of(f32)) +

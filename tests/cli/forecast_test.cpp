@@ -197,6 +197,9 @@ TEST_F(ForecastCommand, MeasuresTheCpu) {
   EXPECT_TRUE(again["forecasts"][0]["off"].is_null());
   EXPECT_FALSE(again["forecasts"][1]["off"].is_null());
   EXPECT_FALSE(again["forecasts"][1]["memory_off"].is_null());
+  EXPECT_GT(again["forecasts"][1]["past"]["trainings"], 0);
+  EXPECT_TRUE(again["forecasts"][0]["past"].is_null());
+  EXPECT_TRUE(again["forecasts"][0]["joules"].is_null());
   const Ran text = on_cpu({"--ranks", "2"});
   EXPECT_TRUE(text.out.starts_with("kernels measured on ")) << text.out;
   EXPECT_NE(text.out.find("2 machines at 100 Gbit/s; exchanges are simulated"), std::string::npos)
@@ -208,6 +211,11 @@ TEST_F(ForecastCommand, BadInput) {
   EXPECT_EQ(forecast({"--device", "sim:0"}).code, 2);
   EXPECT_EQ(forecast({"--device", "cpu:1"}).code, 1);
   EXPECT_EQ(forecast({"--device", "cpu", "--threads", "0"}).code, 2);
+  EXPECT_EQ(forecast({"--device", "cpu", "--hosts", "1"}).code, 2);
+  const Ran batch = run_brim(
+      {"forecast", "tutorial-cnn", "--data", folder / "data", "--batch", "100000"}, cache());
+  EXPECT_EQ(batch.code, 2);
+  EXPECT_NE(batch.err.find("samples for training"), std::string::npos) << batch.err;
   const Ran threads = forecast({"--threads", "2"});
   EXPECT_EQ(threads.code, 2);
   EXPECT_NE(threads.err.find("--device cpu"), std::string::npos) << threads.err;

@@ -4,6 +4,8 @@
 #include <brim/train/forecast.h>
 #include <gtest/gtest.h>
 
+#include "threads.h"
+
 namespace brim {
 namespace {
 
@@ -41,6 +43,15 @@ TEST_F(MeasuredForecast, AddsUpWhatKernelsTakeHere) {
   EXPECT_GT(total_difference(w.detach(), now), 0);
 }
 
+TEST_F(MeasuredForecast, DrawsNoneOfTheProgramsNumbers) {
+  auto compiled = compile([&](const Tensor& x) { return sum(dropout(x, 0.5)); });
+  const Tensor x = randn({64, 256});
+  (void)compiled.forecast(x);
+  const RandomKey before = Generator::global().state();
+  EXPECT_GT(compiled.measured_forecast(x).compute, 0);
+  EXPECT_EQ(Generator::global().state().offset, before.offset);
+}
+
 TEST_F(MeasuredForecast, TakesInputsWithGaps) {
   auto compiled = compile([&](const Tensor& x) { return step(x); });
   EXPECT_GT(compiled.measured_forecast(randn({256, 64}).transpose(0, 1)).compute, 0);
@@ -63,9 +74,16 @@ TEST(MeasuredTraining, DrawsNoneOfTheProgramsNumbers) {
   EXPECT_EQ(after.offset, before.offset);
 }
 
+TEST(MeasuredTraining, TakesTheMemoryThatIsModelled) {
+  const train::ForecastOptions options{.batch = 32, .outputs = 10};
+  train::ForecastOptions measured = options;
+  measured.kernels = KernelTimes::measured;
+  EXPECT_EQ(train::forecast(small_recipe(), measured).memory,
+            train::forecast(small_recipe(), options).memory);
+}
+
 TEST(MeasuredTraining, SharesTheCoresWithWorkers) {
-  const int before = num_threads();
-  set_num_threads(available_cpus());  // none is left for workers
+  const tests::Threads all(available_cpus());  // none is left for workers
   const auto with = [](double seconds_per_sample) {
     return train::forecast(small_recipe(), {.batch = 4,
                                             .kernels = KernelTimes::measured,
@@ -75,7 +93,6 @@ TEST(MeasuredTraining, SharesTheCoresWithWorkers) {
   const train::Forecast slow = with(0.25);
   EXPECT_DOUBLE_EQ(slow.shared, 1);
   EXPECT_DOUBLE_EQ(slow.seconds_per_step, slow.step.step + 1);
-  set_num_threads(before);
 }
 
 TEST(MeasuredTraining, OfSeveralRanksRunsNoCollective) {
