@@ -32,8 +32,9 @@ struct ForecastOptions {
   KernelTimes kernels = KernelTimes::modelled;
   /// Of a core, to make a sample of the input; the CPU's cores have to do that, too.
   double seconds_per_sample = 0;
-  Tensor x,
-      y;  ///< a batch that kernels are measured with; others than that, or none: drawn numbers
+  /// Pictures that kernels are measured with; where they are none, or not the batch's, drawn ones.
+  Tensor x = {};
+  Tensor y = {};           ///< their labels
   int64_t outputs = 1000;  ///< of the network: classes
   int64_t picture = 224;   ///< width and height, where Recipe::input.size says nothing
   bool overlap = true;     ///< gradients are reduced while others are computed
