@@ -70,15 +70,15 @@ ForecastWork measured_work_of(train::Recipe recipe, int64_t batch) {
 
 /// "1,8,1024". Throws UsageError.
 std::vector<int> counts_of(const char* option, const std::string& text) {
-  constexpr int kMost = 4096;
+  constexpr int kMax = 4096;
   std::vector<int> all;
   const char* at = text.data();
   const char* const end = at + text.size();
   while (true) {
     int count = 0;
     const auto [next, error] = std::from_chars(at, end, count);
-    if (error != std::errc() || count < 1 || count > kMost || (next != end && *next != ','))
-      raise<UsageError>("{} '{}': give numbers from 1 to {}, as 1,8", option, text, kMost);
+    if (error != std::errc() || count < 1 || count > kMax || (next != end && *next != ','))
+      raise<UsageError>("{} '{}': give numbers from 1 to {}, as 1,8", option, text, kMax);
     all.push_back(count);
     if (next == end) return all;
     at = next + 1;
@@ -115,11 +115,11 @@ ForecastDevice device_of(const std::string& text) {
         "--device h100",
         text);
   if (kind != "cpu" && kind != "cuda") {
-    sim::DeviceProfile profile = use_profile(text);
+    const sim::DeviceProfile profile = use_profile(text);
     return {.device = Device::sim(0),
             .name = profile.name,
             .source = profile.source,
-            .profile = std::move(profile)};
+            .profile = profile};
   }
   const Device device(text);
   const std::string description = runtime(device.kind).description(device.index);
