@@ -195,10 +195,11 @@ class CompiledStep {
     return forecast_by(KernelTimes::modelled, inputs...);
   }
 
-  /// The same of the device that it is on, whose kernels are measured: on the CPU in all the steps
-  /// that are run on these inputs for half a second, and write what the step writes; on other
-  /// devices each by itself. Collectives are not run, and take what their group's links do. Throws
-  /// what forecast() and the kernels do.
+  /// The same with kernels that are measured on the device. On the CPU the step runs on copies of
+  /// these inputs for half a second, which is tens of thousands of small steps: weights and what
+  /// else it writes are then those of so many steps, while random numbers go on as if none had been
+  /// drawn. On other devices each kernel runs by itself, on memory of its own. Collectives are not
+  /// run, and take what their group's links do. Throws what forecast() and the kernels do.
   template <class... Inputs>
   requires(std::is_convertible_v<const Inputs&, const Tensor&>&&...) StepForecast
       measured_forecast(const Inputs&... inputs) {

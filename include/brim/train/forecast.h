@@ -27,10 +27,11 @@ struct ForecastOptions {
   int ranks = 1;                  ///< devices that share each batch, one for each rank
   dist::Links links{};            ///< between them
   Device device = Device::cpu();  ///< whose model counts; a virtual one keeps its profile's
-  /// Kernels take what they take on the device, which runs the step for a moment.
-  /// On the CPU with num_threads(), as many as the training is to have.
+  /// Where the times of kernels come from. Measured on the CPU they are those of num_threads(),
+  /// which should be as many as the training is to have.
   KernelTimes kernels = KernelTimes::modelled;
-  /// Of a core, to make a sample of the input; the CPU's cores have to do that, too.
+  /// What one core takes to make a sample of the input. A training on the CPU shares its cores with
+  /// that; elsewhere it does not count.
   double seconds_per_sample = 0;
   /// Pictures that kernels are measured with; where they are none, or not the batch's, drawn ones.
   Tensor x = {};

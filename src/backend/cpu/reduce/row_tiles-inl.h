@@ -1,5 +1,5 @@
-// Rows by vectors, short rows as columns of a tile, and sums over many terms: what softmax and
-// rms_norm share. Include it inside a foreach_target file only.
+// Rows by vectors, short rows as columns of a tile, and sums over many terms: what softmax,
+// layer_norm and rms_norm share. Include it inside a foreach_target file only.
 #if defined(BRIM_BACKEND_CPU_ROW_TILES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef BRIM_BACKEND_CPU_ROW_TILES_INL_H
 #undef BRIM_BACKEND_CPU_ROW_TILES_INL_H
